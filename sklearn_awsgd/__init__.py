@@ -1,0 +1,6 @@
+"""SGD that learns how to sample, as scikit-learn estimators."""
+
+from sklearn_awsgd._linear import AWSGDClassifier
+
+__all__ = ["AWSGDClassifier"]
+__version__ = "0.1.0.dev0"

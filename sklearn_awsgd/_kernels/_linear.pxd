@@ -1,0 +1,52 @@
+from sklearn_awsgd._kernels._loop cimport Point, Problem
+from sklearn_awsgd._kernels._losses cimport Loss
+from sklearn_awsgd._kernels._rows cimport Row, Rows
+
+
+cdef class LinearProblem(Problem):
+    cdef Rows rows
+    cdef Loss loss
+    cdef const double[::1] y, norms2
+    # State that outlives the problem: arrays of the caller, changed in place.
+    cdef double[::1] coef, intercept, clock
+    cdef double[::1] average_coef, average_intercept, average_clock
+    cdef double alpha_l1, alpha_l2
+    cdef double average_start
+    cdef bint fit_intercept, averaging, summing
+    # Sums over the steps of this run, for the mean of w.
+    cdef double[::1] coef_sum
+    cdef double intercept_sum, n_summed
+    # <x, w> at the current w.
+    cdef double predict(self, const Row* row) noexcept nogil
+    # w <- prox(w - rho g x), and the same for the intercept without penalty.
+    cdef void move(self, const Row* row, double g) noexcept nogil
+    # Starts the sums at the current step: nothing may lag behind it.
+    cdef void begin_average(self) noexcept nogil
+    # Takes the sums of this run, which `coef_sum` then holds, into the mean of w.
+    cdef void fold_average(self) noexcept nogil
+
+
+cdef class ScalarRate(LinearProblem):
+    cdef int schedule
+    cdef double eta0, power_t, alpha, optimal_init
+    cdef double scale, threshold, scale_sum
+    cdef bint lazy, eager
+    cdef double[::1] thresholds
+    cdef double rate(self) noexcept nogil
+    cdef void catch_up(self, Py_ssize_t j) noexcept nogil
+    cdef void fold_scale(self) noexcept nogil
+
+
+cdef class CoordinateRate(LinearProblem):
+    cdef int rule
+    cdef double eta0, decay
+    cdef double[::1] squares, moves
+    cdef long long[::1] seen
+    cdef long long now
+    cdef bint lazy, eager
+    cdef double rate(self, Py_ssize_t j) noexcept nogil
+    cdef double step_rate(self, Py_ssize_t j, double g) noexcept nogil
+    cdef void catch_up(self, Py_ssize_t j) noexcept nogil
+    cdef void catch_up_all(self) noexcept nogil
+    cdef void move_dense(self, const Row* row, double g) noexcept nogil
+    cdef void move_sparse(self, const Row* row, double g) noexcept nogil

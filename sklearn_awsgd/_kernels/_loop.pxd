@@ -1,0 +1,29 @@
+# The one loop of the package and the two interfaces that meet in it.
+#
+# A problem knows losses, parameters and steps, and nothing of sampling.
+# A sampler knows indices, densities and norms, and nothing of models.
+
+cdef packed struct Point:
+    # One draw x, and what became of it.
+    Py_ssize_t i        # row; set by Sampler.draw
+    Py_ssize_t j        # column, where points are entries (i, j) of a matrix
+    Py_ssize_t origin   # stratum the point was drawn from
+    double q            # density dQ/dP at the state of this draw
+    double loss         # f(x; w) before the step; set by Problem.step
+    double norm2        # ||d||^2, d = grad f(x; w) / q; set by Problem.step
+
+
+cdef class Problem:
+    # w <- w - rho d, with d = weight * grad f(x; w). Fills x.loss and x.norm2.
+    cdef void step(self, Point* x, double weight) noexcept nogil
+    # Brings lazily kept parameters up to date; called at the end of a run.
+    cdef void flush(self) noexcept nogil
+
+
+cdef class Sampler:
+    # Draws x ~ Q_tau: sets x.i (and x.j), x.origin and x.q. Does not move tau.
+    cdef void draw(self, Point* x) noexcept nogil
+    # Records ||d||^2 of a draw. Does not move tau: a batch shares one state.
+    cdef void observe(self, const Point* x) noexcept nogil
+    # Moves tau by what was observed since the last call.
+    cdef void adapt(self) noexcept nogil

@@ -1,0 +1,141 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Algorithm 2 of the paper (AW-SGD): draw, step, observe.
+
+Algorithm 1 (importance sampling of an integral) is the same loop with
+``d = f(x) / q(x)`` and no model; its integrand is Python code, so it comes in through
+the batch door: :meth:`Sampler.draw_points`, evaluate, :meth:`Sampler.observe_points`.
+"""
+
+import numpy as np
+
+from libc.math cimport isfinite
+
+# The layout of `Point`, for arrays of points on the Python side.
+POINT = np.dtype(
+    [
+        ("i", np.intp),
+        ("j", np.intp),
+        ("origin", np.intp),
+        ("q", np.float64),
+        ("loss", np.float64),
+        ("norm2", np.float64),
+    ]
+)
+
+# Sums over draws that `run` keeps, in the order of the array `sums`.
+SUMS = ("loss", "norm2", "norm2_uniform", "weight", "weight2")
+
+
+cdef class Problem:
+    """Parameters w and a way to step them; see ``_loop.pxd``."""
+
+    cdef void step(self, Point* x, double weight) noexcept nogil:
+        pass
+
+    cdef void flush(self) noexcept nogil:
+        pass
+
+
+cdef class Sampler:
+    """A distribution Q_tau over points and a way to learn tau; see ``_loop.pxd``."""
+
+    cdef void draw(self, Point* x) noexcept nogil:
+        pass
+
+    cdef void observe(self, const Point* x) noexcept nogil:
+        pass
+
+    cdef void adapt(self) noexcept nogil:
+        pass
+
+    def draw_points(self, Py_ssize_t n_points):
+        """Draw points that share one state of the sampler.
+
+        Parameters
+        ----------
+        n_points : int
+            Number of draws.
+
+        Returns
+        -------
+        points : structured ndarray of shape (n_points,) and dtype POINT
+            ``i``, ``j``, ``origin`` and ``q`` are set.
+        """
+        points = np.zeros(n_points, dtype=POINT)
+        cdef Point[::1] view = points
+        cdef Py_ssize_t b
+        with nogil:
+            for b in range(n_points):
+                self.draw(&view[b])
+        return points
+
+    def observe_points(self, Point[::1] points):
+        """Learn from points whose ``norm2`` has been filled in, as one batch."""
+        cdef Py_ssize_t b
+        with nogil:
+            for b in range(points.shape[0]):
+                self.observe(&points[b])
+            self.adapt()
+
+
+def run(
+    Problem problem,
+    Sampler sampler,
+    Py_ssize_t n_draws,
+    Point[::1] batch,
+    double[::1] sums,
+    unsigned int[::1] draw_counts=None,
+):
+    """Run AW-SGD for a number of draws, without the GIL.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its parameters are changed in place.
+    sampler : Sampler
+        Its tau and its random stream are changed in place.
+    n_draws : int
+        Number of draws.
+    batch : structured ndarray of shape (batch_size,) and dtype POINT
+        Work space. Draws of one batch share one state of the sampler; the steps
+        inside it are sequential.
+    sums : ndarray of shape (5,)
+        Sums over the draws, added to: see ``SUMS``. From them come the objective
+        (mean of loss / q, unbiased), the variance gain and the effective sample size.
+    draw_counts : ndarray of shape (n_rows,) and dtype uint32, default=None
+        Number of draws of each row, added to.
+
+    Returns
+    -------
+    n_done : int
+        Less than `n_draws` when a step overflowed: then the parameters are not to be
+        trusted.
+    """
+    cdef Py_ssize_t done = 0, b, size
+    cdef double weight
+    cdef Point* x
+    cdef bint counting = draw_counts is not None
+    with nogil:
+        while done < n_draws:
+            size = min(batch.shape[0], n_draws - done)
+            for b in range(size):
+                sampler.draw(&batch[b])
+            for b in range(size):
+                x = &batch[b]
+                # The only place where the unbiasing factor 1/q is formed.
+                weight = 1.0 / x.q
+                problem.step(x, weight)
+                sampler.observe(x)
+                sums[0] += weight * x.loss
+                sums[1] += x.norm2
+                sums[2] += x.norm2 * x.q
+                sums[3] += weight
+                sums[4] += weight * weight
+                if counting:
+                    draw_counts[x.i] += 1
+            if not isfinite(sums[1]) or not isfinite(sums[0]):
+                break
+            sampler.adapt()
+            done += size
+        problem.flush()
+    return done

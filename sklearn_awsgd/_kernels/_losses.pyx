@@ -1,0 +1,142 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Losses f(y, z) of a prediction z; classification codes y as -1 and +1."""
+
+import numpy as np
+
+from libc.math cimport copysign, exp, fabs, log1p
+
+
+cdef class Loss:
+    """A loss and its derivative in z."""
+
+    cdef double evaluate(self, double y, double z, double* derivative) noexcept nogil:
+        derivative[0] = 0.0
+        return 0.0
+
+    def __call__(self, double[::1] y, double[::1] z):
+        """Return the losses and derivatives of arrays of targets and predictions."""
+        cdef Py_ssize_t k, n = y.shape[0]
+        losses, derivatives = np.empty(n), np.empty(n)
+        cdef double[::1] loss_view = losses, derivative_view = derivatives
+        with nogil:
+            for k in range(n):
+                loss_view[k] = self.evaluate(y[k], z[k], &derivative_view[k])
+        return losses, derivatives
+
+
+cdef class LogLoss(Loss):
+    """log(1 + exp(-y z)), without overflow at either end."""
+
+    cdef double evaluate(self, double y, double z, double* derivative) noexcept nogil:
+        cdef double margin = y * z
+        cdef double e
+        if margin > 0.0:
+            e = exp(-margin)
+            derivative[0] = -y * e / (1.0 + e)
+            return log1p(e)
+        e = exp(margin)
+        derivative[0] = -y / (1.0 + e)
+        return log1p(e) - margin
+
+
+cdef class Hinge(Loss):
+    """max(0, threshold - y z): 1 for the hinge, 0 for the perceptron."""
+
+    cdef double threshold
+
+    def __init__(self, double threshold=1.0):
+        self.threshold = threshold
+
+    cdef double evaluate(self, double y, double z, double* derivative) noexcept nogil:
+        cdef double gap = self.threshold - y * z
+        if gap >= 0.0:
+            derivative[0] = -y
+            return gap
+        derivative[0] = 0.0
+        return 0.0
+
+
+cdef class SquaredHinge(Loss):
+    """max(0, 1 - y z)^2."""
+
+    cdef double evaluate(self, double y, double z, double* derivative) noexcept nogil:
+        cdef double gap = 1.0 - y * z
+        if gap > 0.0:
+            derivative[0] = -2.0 * y * gap
+            return gap * gap
+        derivative[0] = 0.0
+        return 0.0
+
+
+cdef class ModifiedHuber(Loss):
+    """The squared hinge, continued as a line below y z = -1."""
+
+    cdef double evaluate(self, double y, double z, double* derivative) noexcept nogil:
+        cdef double margin = y * z
+        if margin >= 1.0:
+            derivative[0] = 0.0
+            return 0.0
+        if margin >= -1.0:
+            derivative[0] = -2.0 * y * (1.0 - margin)
+            return (1.0 - margin) * (1.0 - margin)
+        derivative[0] = -4.0 * y
+        return -4.0 * margin
+
+
+cdef class SquaredError(Loss):
+    """(y - z)^2 / 2."""
+
+    cdef double evaluate(self, double y, double z, double* derivative) noexcept nogil:
+        derivative[0] = z - y
+        return 0.5 * (z - y) * (z - y)
+
+
+cdef class Huber(Loss):
+    """The squared error, continued as a line beyond |y - z| = epsilon."""
+
+    cdef double epsilon
+
+    def __init__(self, double epsilon):
+        self.epsilon = epsilon
+
+    cdef double evaluate(self, double y, double z, double* derivative) noexcept nogil:
+        cdef double r = z - y
+        if fabs(r) <= self.epsilon:
+            derivative[0] = r
+            return 0.5 * r * r
+        derivative[0] = copysign(self.epsilon, r)
+        return self.epsilon * (fabs(r) - 0.5 * self.epsilon)
+
+
+cdef class EpsilonInsensitive(Loss):
+    """max(0, |y - z| - epsilon)."""
+
+    cdef double epsilon
+
+    def __init__(self, double epsilon):
+        self.epsilon = epsilon
+
+    cdef double evaluate(self, double y, double z, double* derivative) noexcept nogil:
+        cdef double excess = fabs(z - y) - self.epsilon
+        if excess > 0.0:
+            derivative[0] = copysign(1.0, z - y)
+            return excess
+        derivative[0] = 0.0
+        return 0.0
+
+
+cdef class SquaredEpsilonInsensitive(Loss):
+    """max(0, |y - z| - epsilon)^2."""
+
+    cdef double epsilon
+
+    def __init__(self, double epsilon):
+        self.epsilon = epsilon
+
+    cdef double evaluate(self, double y, double z, double* derivative) noexcept nogil:
+        cdef double excess = fabs(z - y) - self.epsilon
+        if excess > 0.0:
+            derivative[0] = copysign(2.0 * excess, z - y)
+            return excess * excess
+        derivative[0] = 0.0
+        return 0.0

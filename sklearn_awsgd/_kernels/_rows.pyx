@@ -1,0 +1,170 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Rows of a dense or CSR matrix, whatever its dtypes, without copying the matrix.
+
+Every kernel is written once for a dense row of doubles and once for a sparse row of
+doubles and 32-bit indices. A float64 matrix with 32-bit indices (or none) is read where
+it lies; a row of another type is converted into a scratch row, which stays in the first
+level cache, when it is drawn.
+"""
+
+import numpy as np
+from scipy import sparse
+
+cimport numpy as cnp
+from scipy.linalg.cython_blas cimport daxpy, ddot
+
+cnp.import_array()
+
+# Rows shorter than this are quicker in a plain loop than through BLAS, and rows longer
+# than BLAS_MAX would wake its threads: they are handed over in pieces.
+cdef enum:
+    BLAS_MIN = 48
+    BLAS_MAX = 8192
+
+cdef enum:
+    FLOAT64
+    FLOAT32
+    DENSE
+    INT32
+    INT64
+
+
+cdef class Rows:
+    """A view of the rows of X, for one thread.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix or array of shape (n_rows, n_features)
+        C-contiguous when dense; float32 or float64; int32 or int64 indices. It may be
+        read-only or memory-mapped.
+    """
+
+    def __init__(self, X):
+        data = X.data if sparse.issparse(X) else X
+        self.owner = X
+        self.n_rows, self.n_features = X.shape
+        self.value_kind = FLOAT64 if data.dtype == np.float64 else FLOAT32
+        self.index_kind = DENSE
+        self.values = <const char*> cnp.PyArray_DATA(data)
+        longest = self.n_features
+        if sparse.issparse(X):
+            if X.indices.dtype != X.indptr.dtype:
+                raise ValueError("X.indices and X.indptr must have one dtype.")
+            self.index_kind = INT32 if X.indices.dtype == np.int32 else INT64
+            self.indices = <const char*> cnp.PyArray_DATA(X.indices)
+            self.indptr = <const char*> cnp.PyArray_DATA(X.indptr)
+            longest = int(np.diff(X.indptr).max(initial=0))
+        if self.value_kind == FLOAT32:
+            self.value_scratch = np.empty(max(longest, 1))
+        if self.index_kind == INT64:
+            self.index_scratch = np.empty(max(longest, 1), dtype=np.int32)
+
+    cdef void get(self, Py_ssize_t i, Row* row) noexcept nogil:
+        cdef Py_ssize_t start
+        if self.index_kind == DENSE:
+            start = i * self.n_features
+            row.size = self.n_features
+            row.indices = NULL
+        elif self.index_kind == INT32:
+            start = (<const int*> self.indptr)[i]
+            row.size = (<const int*> self.indptr)[i + 1] - start
+            row.indices = (<const int*> self.indices) + start
+        else:
+            start = (<const long long*> self.indptr)[i]
+            row.size = (<const long long*> self.indptr)[i + 1] - start
+            row.indices = narrow_indices(
+                (<const long long*> self.indices) + start, row.size, self.index_scratch
+            )
+        if self.value_kind == FLOAT64:
+            row.values = (<const double*> self.values) + start
+        else:
+            row.values = widen_values(
+                (<const float*> self.values) + start, row.size, self.value_scratch
+            )
+
+    def squared_norms(self):
+        """Return ||x_i||^2 of every row, in one sequential pass."""
+        cdef Py_ssize_t i
+        cdef Row row
+        norms = np.empty(self.n_rows)
+        cdef double[::1] view = norms
+        with nogil:
+            for i in range(self.n_rows):
+                self.get(i, &row)
+                view[i] = squared_norm(&row)
+        return norms
+
+
+cdef const int* narrow_indices(
+    const long long* source, Py_ssize_t size, int[::1] scratch
+) noexcept nogil:
+    cdef Py_ssize_t k
+    for k in range(size):
+        scratch[k] = <int> source[k]
+    return &scratch[0]
+
+
+cdef const double* widen_values(
+    const float* source, Py_ssize_t size, double[::1] scratch
+) noexcept nogil:
+    cdef Py_ssize_t k
+    cdef double* target = &scratch[0]
+    for k in range(size):
+        target[k] = source[k]
+    return target
+
+
+cdef double dense_dot(const double* x, const double* w, Py_ssize_t size) noexcept nogil:
+    cdef double total = 0.0, even = 0.0, odd = 0.0
+    cdef Py_ssize_t k
+    cdef int one = 1, piece
+    if size < BLAS_MIN:
+        for k in range(0, size - 1, 2):
+            even += x[k] * w[k]
+            odd += x[k + 1] * w[k + 1]
+        if size % 2:
+            even += x[size - 1] * w[size - 1]
+        return even + odd
+    while size > 0:
+        piece = <int> min(size, <Py_ssize_t> BLAS_MAX)
+        total += ddot(&piece, <double*> x, &one, <double*> w, &one)
+        x += piece
+        w += piece
+        size -= piece
+    return total
+
+
+cdef double dot(const Row* row, const double* w) noexcept nogil:
+    """<x, w>."""
+    cdef double total = 0.0
+    cdef Py_ssize_t k
+    if row.indices == NULL:
+        return dense_dot(row.values, w, row.size)
+    for k in range(row.size):
+        total += row.values[k] * w[row.indices[k]]
+    return total
+
+
+cdef void axpy(double a, const Row* row, double* w) noexcept nogil:
+    """w += a x."""
+    cdef Py_ssize_t k, size = row.size
+    cdef const double* x = row.values
+    cdef int one = 1, piece
+    if row.indices != NULL:
+        for k in range(size):
+            w[row.indices[k]] += a * x[k]
+    elif size < BLAS_MIN:
+        for k in range(size):
+            w[k] += a * x[k]
+    else:
+        while size > 0:
+            piece = <int> min(size, <Py_ssize_t> BLAS_MAX)
+            daxpy(&piece, &a, <double*> x, &one, w, &one)
+            x += piece
+            w += piece
+            size -= piece
+
+
+cdef double squared_norm(const Row* row) noexcept nogil:
+    """||x||^2."""
+    return dense_dot(row.values, row.values, row.size)

@@ -1,0 +1,40 @@
+from numpy.random cimport bitgen_t
+
+from sklearn_awsgd._kernels._loop cimport Point, Sampler
+
+
+cdef class RandomSampler(Sampler):
+    cdef object generator
+    cdef bitgen_t* bits
+
+
+cdef class AliasTable:
+    cdef readonly Py_ssize_t size
+    cdef const double[::1] accept
+    cdef const int[::1] other
+    cdef Py_ssize_t pick(
+        self, bitgen_t* bits, Py_ssize_t start, Py_ssize_t stop
+    ) noexcept nogil
+
+
+cdef class UniformSampler(RandomSampler):
+    cdef int[::1] order
+    cdef const double[::1] mass
+    cdef Py_ssize_t position, n_rows
+
+
+cdef class StrataSampler(RandomSampler):
+    cdef const int[::1] order, strata
+    cdef const Py_ssize_t[::1] start
+    cdef const double[::1] mass, safe_density
+    cdef AliasTable within, safe
+    cdef double mixing, forgetting, eta0
+    cdef int update
+    cdef bint normalize
+    # State that outlives the sampler: arrays of the caller, changed in place.
+    cdef double[::1] tau, squares, counts, adagrad, scale
+    # Derived from the state by `refresh`.
+    cdef double[::1] probabilities, cumulative, density, gradient
+    cdef double gradient_total, batch_norm2
+    cdef Py_ssize_t batch_size
+    cdef void refresh(self) noexcept nogil

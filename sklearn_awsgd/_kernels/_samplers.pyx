@@ -1,0 +1,347 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Samplers of rows: the shuffled pass and the learned strata."""
+
+import numpy as np
+
+from cpython.pycapsule cimport PyCapsule_GetPointer
+from libc.math cimport exp, sqrt
+
+# Keeps the probabilities defined while all gradients seen are zero.
+cdef double TINY = 1e-150
+
+cdef enum:
+    MOMENTS
+    SGD
+    ADAGRAD
+
+UPDATES = {"moments": MOMENTS, "sgd": SGD, "adagrad": ADAGRAD}
+
+
+cdef class RandomSampler(Sampler):
+    """A sampler with a random stream.
+
+    Parameters
+    ----------
+    generator : numpy.random.BitGenerator
+        Its state moves with every draw.
+    """
+
+    def __init__(self, generator):
+        self.generator = generator
+        self.bits = <bitgen_t*> PyCapsule_GetPointer(
+            generator.capsule, "BitGenerator"
+        )
+
+
+cdef inline double uniform(bitgen_t* bits) noexcept nogil:
+    return bits.next_double(bits.state)
+
+
+cdef class AliasTable:
+    """Walker's alias method: draws from fixed weights in constant time.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (n,)
+        Non-negative.
+    start : ndarray of shape (n_blocks + 1,), default=None
+        The table serves each block ``start[s]:start[s + 1]`` by itself; each block
+        with any rows has a positive sum.
+    """
+
+    def __init__(self, const double[::1] weights, const Py_ssize_t[::1] start=None):
+        cdef Py_ssize_t n = weights.shape[0], s, k, first, last, small, large
+        cdef Py_ssize_t n_small, n_large
+        cdef double mean
+        if start is None:
+            start = np.array([0, n], dtype=np.intp)
+        accept_array, other_array = np.empty(n), np.arange(n, dtype=np.int32)
+        cdef double[::1] accept = accept_array
+        cdef int[::1] other = other_array
+        # One stack from each end: blocks below the mean, blocks above it.
+        cdef int[::1] stack = np.empty(n, dtype=np.int32)
+        with nogil:
+            for s in range(start.shape[0] - 1):
+                first, last = start[s], start[s + 1]
+                mean = 0.0
+                for k in range(first, last):
+                    mean += weights[k]
+                mean /= last - first
+                n_small = n_large = 0
+                for k in range(first, last):
+                    accept[k] = weights[k] / mean
+                    if accept[k] < 1.0:
+                        stack[first + n_small] = <int> k
+                        n_small += 1
+                    else:
+                        stack[last - 1 - n_large] = <int> k
+                        n_large += 1
+                while n_small > 0 and n_large > 0:
+                    n_small -= 1
+                    small = stack[first + n_small]
+                    large = stack[last - n_large]
+                    other[small] = <int> large
+                    accept[large] -= 1.0 - accept[small]
+                    if accept[large] < 1.0:
+                        n_large -= 1
+                        stack[first + n_small] = <int> large
+                        n_small += 1
+                # What is left differs from 1 by rounding only.
+                for k in range(n_small):
+                    accept[stack[first + k]] = 1.0
+                for k in range(n_large):
+                    accept[stack[last - 1 - k]] = 1.0
+        self.size = n
+        self.accept = accept_array
+        self.other = other_array
+
+    cdef Py_ssize_t pick(
+        self, bitgen_t* bits, Py_ssize_t start, Py_ssize_t stop
+    ) noexcept nogil:
+        """Draw an index of the block ``start:stop``."""
+        cdef double u = uniform(bits) * (stop - start)
+        cdef Py_ssize_t k = <Py_ssize_t> u
+        if u - k < self.accept[start + k]:
+            return start + k
+        return self.other[start + k]
+
+    def probabilities(self, Py_ssize_t start=0, stop=None):
+        """Return the probabilities the table really has, by summing its cells."""
+        cdef Py_ssize_t end = self.size if stop is None else stop, k
+        result = np.zeros(self.size)
+        for k in range(start, end):
+            result[k] += self.accept[k] / (end - start)
+            result[self.other[k]] += (1 - self.accept[k]) / (end - start)
+        return result
+
+
+cdef class UniformSampler(RandomSampler):
+    """Shuffled passes over the rows: every row once, then a new order.
+
+    Parameters
+    ----------
+    generator : numpy.random.BitGenerator
+        Random stream.
+    rows : ndarray of shape (n_rows,) and dtype int32
+        Indices of the rows with positive mass; shuffled in place.
+    mass : ndarray of shape (n_samples,), default=None
+        P of each row, summing to one; None when all are equal.
+    """
+
+    def __init__(self, generator, int[::1] rows, const double[::1] mass=None):
+        super().__init__(generator)
+        self.order = rows
+        self.mass = mass
+        self.n_rows = rows.shape[0]
+        self.position = self.n_rows
+
+    cdef void draw(self, Point* x) noexcept nogil:
+        cdef Py_ssize_t k, other
+        if self.position == self.n_rows:
+            for k in range(self.n_rows - 1, 0, -1):
+                other = <Py_ssize_t> (uniform(self.bits) * (k + 1))
+                self.order[k], self.order[other] = self.order[other], self.order[k]
+            self.position = 0
+        x.i = self.order[self.position]
+        x.origin = 0
+        # Q is 1 / n_rows, so dQ/dP = 1 / (n_rows P).
+        x.q = 1.0 if self.mass is None else 1.0 / (self.n_rows * self.mass[x.i])
+        self.position += 1
+
+    def stratum_probabilities(self):
+        """Return the probability of the one stratum there is."""
+        return np.ones(1)
+
+    def densities(self):
+        """Return q of every row; of those that cannot be drawn, zero."""
+        if self.mass is None:
+            return np.ones(self.n_rows)
+        mass = np.asarray(self.mass)
+        result = np.zeros(mass.shape[0])
+        result[self.order] = 1 / (self.n_rows * mass[self.order])
+        return result
+
+
+cdef class StrataSampler(RandomSampler):
+    """Strata with learned probabilities, mixed with a safe distribution.
+
+    A stratum s with P-mass N_s is drawn with probability pi_s, a row inside it in
+    proportion to P. With probability `mixing` the row comes from the safe distribution
+    instead. The density is that of the whole mixture,
+    ``q_i = (1 - mixing) pi_s / N_s + mixing safe_density_i``.
+
+    Parameters
+    ----------
+    generator : numpy.random.BitGenerator
+        Random stream.
+    layout : StrataLayout
+        Which rows are in which stratum, and the alias tables; read only.
+    state : dict of ndarray
+        `tau`, `squares`, `counts`, `adagrad` of shape (n_strata,) and `scale` of shape
+        (2,), changed in place: they carry what was learned to the next call.
+    update : {"moments", "sgd", "adagrad"}
+        How tau learns.
+    mixing, forgetting, eta0 : float
+        See :class:`sklearn_awsgd.samplers.StrataSampler`.
+    normalize : bool
+        Whether ``||d||^2`` is divided by its running mean (update "sgd", "adagrad").
+    """
+
+    def __init__(
+        self, generator, layout, state, str update, double mixing, double forgetting,
+        double eta0, bint normalize,
+    ):
+        super().__init__(generator)
+        n_strata = layout.mass.shape[0]
+        self.order = layout.order
+        self.strata = layout.strata
+        self.start = layout.start
+        self.mass = layout.mass
+        self.within = layout.within
+        self.safe = layout.safe
+        self.safe_density = layout.safe_density
+        self.update = UPDATES[update]
+        self.mixing = mixing
+        self.forgetting = forgetting
+        self.eta0 = eta0
+        self.normalize = normalize
+        self.tau = state["tau"]
+        self.squares = state["squares"]
+        self.counts = state["counts"]
+        self.adagrad = state["adagrad"]
+        self.scale = state["scale"]
+        self.probabilities = np.empty(n_strata)
+        self.cumulative = np.empty(n_strata)
+        self.density = np.empty(n_strata)
+        self.gradient = np.zeros(n_strata)
+        self.refresh()
+
+    cdef void draw(self, Point* x) noexcept nogil:
+        cdef double u = uniform(self.bits)
+        cdef Py_ssize_t s = 0, k
+        if u < self.mixing:
+            x.i = self.safe.pick(self.bits, 0, self.safe.size)
+            s = self.strata[x.i]
+        else:
+            u = (u - self.mixing) / (1.0 - self.mixing)
+            while u >= self.cumulative[s]:
+                s += 1
+            if self.within is None:
+                k = self.start[s + 1] - self.start[s]
+                k = self.start[s] + <Py_ssize_t> (uniform(self.bits) * k)
+            else:
+                k = self.within.pick(self.bits, self.start[s], self.start[s + 1])
+            x.i = self.order[k]
+        x.origin = s
+        x.q = self.density[s]
+        if self.mixing > 0.0:
+            x.q += self.mixing * self.safe_density[x.i]
+
+    cdef void observe(self, const Point* x) noexcept nogil:
+        cdef Py_ssize_t s = x.origin
+        # Probability that this row came from the learned part. Weighted by it, draws
+        # of the mixture have the law of the learned part: P inside the stratum.
+        cdef double share = self.density[s] / x.q
+        cdef double weight
+        self.batch_size += 1
+        if self.update == MOMENTS:
+            self.counts[s] += self.forgetting * (1.0 - self.counts[s]) * share
+            weight = self.forgetting * share / self.counts[s]
+            self.squares[s] += weight * (x.norm2 * x.q * x.q - self.squares[s])
+        else:
+            # grad_tau log q = share * (e_s - pi); the sum over the batch of the
+            # dense part is applied once, in `adapt`.
+            weight = x.norm2 * share
+            if self.normalize:
+                # The running mean is that of the batches before this one, so that the
+                # step has no units; before the first batch tau does not move.
+                weight = weight / self.scale[0] if self.scale[0] > 0.0 else 0.0
+            self.batch_norm2 += x.norm2
+            self.gradient[s] += weight
+            self.gradient_total += weight
+
+    cdef void adapt(self) noexcept nogil:
+        cdef Py_ssize_t s, n_strata = self.mass.shape[0]
+        cdef double g
+        if self.update == MOMENTS:
+            # O(n_strata), so not more often than every n_strata draws.
+            if self.batch_size >= n_strata:
+                self.batch_size = 0
+                self.refresh()
+            return
+        # Stratum 0 is the reference of the softmax, tau_0 = 0: with two strata tau_1 is
+        # the log-odds of the paper's section 5.
+        for s in range(1, n_strata):
+            g = self.gradient[s] - self.gradient_total * self.probabilities[s]
+            if self.update == ADAGRAD:
+                self.adagrad[s] += g * g
+                if self.adagrad[s] > 0.0:
+                    g /= sqrt(self.adagrad[s])
+            self.tau[s] += self.eta0 * g
+            self.gradient[s] = 0.0
+        self.gradient[0] = 0.0
+        self.gradient_total = 0.0
+        # The running mean of ||d||^2, with the weight it has gathered so far.
+        self.scale[1] += self.forgetting * (1.0 - self.scale[1])
+        g = self.forgetting / self.scale[1]
+        self.scale[0] += g * (self.batch_norm2 / self.batch_size - self.scale[0])
+        self.batch_norm2 = 0.0
+        self.batch_size = 0
+        self.refresh()
+
+    cdef void refresh(self) noexcept nogil:
+        """Derive probabilities and densities from the state.
+
+        Strata without mass have probability zero; what is known of them stays.
+        """
+        cdef Py_ssize_t s, last = 0, n_strata = self.mass.shape[0]
+        cdef double total = 0.0, largest = -1e300, seen = 0.0, seen_mass = 0.0
+        if self.update == MOMENTS:
+            # The prior of a stratum not seen yet is the mean of those seen.
+            for s in range(n_strata):
+                if self.counts[s] > 0.0:
+                    seen += self.mass[s] * self.squares[s]
+                    seen_mass += self.mass[s]
+            seen = seen / seen_mass if seen_mass > 0.0 else 1.0
+            for s in range(n_strata):
+                self.probabilities[s] = self.mass[s] * sqrt(
+                    TINY + (self.squares[s] if self.counts[s] > 0.0 else seen)
+                )
+                total += self.probabilities[s]
+        else:
+            for s in range(n_strata):
+                if self.mass[s] > 0.0 and self.tau[s] > largest:
+                    largest = self.tau[s]
+            for s in range(n_strata):
+                self.probabilities[s] = 0.0
+                if self.mass[s] > 0.0:
+                    self.probabilities[s] = exp(self.tau[s] - largest)
+                total += self.probabilities[s]
+        seen = 0.0
+        for s in range(n_strata):
+            self.probabilities[s] /= total
+            seen += self.probabilities[s]
+            self.cumulative[s] = seen
+            self.density[s] = 0.0
+            if self.mass[s] > 0.0:
+                self.density[s] = (
+                    (1.0 - self.mixing) * self.probabilities[s] / self.mass[s]
+                )
+                if self.probabilities[s] > 0.0:
+                    last = s
+        # Rounding must not leave a draw behind the last stratum.
+        for s in range(last, n_strata):
+            self.cumulative[s] = 2.0
+
+    def stratum_probabilities(self):
+        """Return pi, the probabilities of the strata in the learned part."""
+        return np.array(self.probabilities)
+
+    def densities(self):
+        """Return q of every row; of those that cannot be drawn, zero."""
+        strata = np.asarray(self.strata)
+        result = np.asarray(self.density)[strata]
+        if self.mixing > 0:
+            result = result + self.mixing * np.asarray(self.safe_density)
+        result[strata < 0] = 0
+        return result

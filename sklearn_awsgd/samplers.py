@@ -1,0 +1,308 @@
+"""Settings of the samplers, as given to the `sampler` parameter of the estimators.
+
+A setting is a scikit-learn estimator without ``fit``: it can be cloned, printed and
+searched over (``sampler__mixing`` in a grid search). Fitted estimators carry a copy in
+``sampler_`` that holds what was learned; the parameter itself never changes.
+"""
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_array, column_or_1d
+
+from sklearn_awsgd._kernels import _samplers as kernels
+from sklearn_awsgd._validation import check_number, check_option
+
+__all__ = ["StrataSampler", "UniformSampler"]
+
+
+class RowTable:
+    """The rows a sampler may draw from: their masses and their norms.
+
+    It is shared, read-only, by the samplers of all one-vs-rest problems of a fit.
+
+    Parameters
+    ----------
+    mass : ndarray of shape (n_samples,) or None
+        P of each row, summing to one; None when all are equal.
+    norms2 : ndarray of shape (n_samples,)
+        Squared norms of the rows.
+    """
+
+    def __init__(self, mass, norms2):
+        self.n_samples = norms2.shape[0]
+        self.mass = mass
+        self.rows = np.arange(self.n_samples, dtype=np.int32)
+        if mass is not None:
+            self.rows = self.rows[mass > 0]
+        self._norms2 = norms2
+        self._safe = None
+
+    def safe(self):
+        """Return the density and the alias table of the safe distribution.
+
+        It is proportional to ``P_i sqrt(||x_i||^2 + 1)``, the bound of the gradient
+        norm of a Lipschitz loss with an intercept: neither a large row nor a small one
+        can then have a large weighted gradient.
+        """
+        if self._safe is None:
+            bound = np.sqrt(self._norms2 + 1)
+            if self.mass is None:
+                density = bound / bound.mean()
+                table = kernels.AliasTable(density)
+            else:
+                density = bound / (self.mass @ bound)
+                table = kernels.AliasTable(density * self.mass)
+            self._safe = density, table
+        return self._safe
+
+
+class StrataLayout:
+    """Which rows are in which stratum: read-only input of the compiled sampler.
+
+    Parameters
+    ----------
+    table : RowTable
+        The rows.
+    strata : ndarray of shape (n_samples,) and dtype int
+        Stratum of each row.
+    n_strata : int
+        Number of strata; some may have no rows.
+    with_safe : bool
+        Whether the safe distribution is needed.
+    """
+
+    def __init__(self, table, strata, n_strata, with_safe):
+        # Small integers are sorted by counting, in linear time.
+        narrow = np.int16 if n_strata < 2**15 else np.int32
+        rows = table.rows
+        chosen = strata[rows] if len(rows) < table.n_samples else strata
+        self.order = rows[np.argsort(chosen.astype(narrow), kind="stable")]
+        n_rows = np.bincount(chosen, minlength=n_strata)
+        self.start = np.concatenate([[0], np.cumsum(n_rows)]).astype(np.intp)
+        self.strata = np.ascontiguousarray(strata, dtype=np.int32)
+        self.within = None
+        if table.mass is None:
+            self.mass = n_rows / table.n_samples
+        else:
+            ordered = table.mass[self.order]
+            self.mass = np.bincount(
+                chosen, weights=table.mass[rows], minlength=n_strata
+            )
+            first = np.minimum(self.start[:-1], len(ordered) - 1)
+            if (ordered != np.repeat(ordered[first], n_rows)).any():
+                self.within = kernels.AliasTable(ordered, self.start)
+            self.strata = np.where(table.mass > 0, self.strata, np.int32(-1))
+        self.safe_density, self.safe = table.safe() if with_safe else (None, None)
+
+
+class UniformSampler(BaseEstimator):
+    """Shuffled passes: every row once in random order, then all again.
+
+    This is how :class:`~sklearn.linear_model.SGDClassifier` samples. Nothing is
+    learned.
+
+    Attributes
+    ----------
+    probabilities_ : ndarray of shape (n_problems, 1)
+        All ones: there is one stratum.
+
+    Examples
+    --------
+    >>> from sklearn_awsgd import AWSGDClassifier
+    >>> from sklearn_awsgd.samplers import UniformSampler
+    >>> clf = AWSGDClassifier(sampler=UniformSampler())
+    """
+
+    def _check(self):
+        """Check the parameters: there are none."""
+
+    def _prepare(self, table, n_problems, strata):
+        """Allocate what is learned, for all problems: nothing."""
+        self.probabilities_ = np.ones((n_problems, 1))
+
+    def _kernel(self, problem, generator, table, strata, is_positive):
+        """Return the compiled sampler of one problem."""
+        return kernels.UniformSampler(generator, table.rows.copy(), table.mass)
+
+    def _store(self, problem, kernel):
+        """Keep what the compiled sampler of one problem has learned: nothing."""
+
+
+class StrataSampler(BaseEstimator):
+    """Draw strata with learned probabilities, rows inside a stratum as they come.
+
+    The probabilities minimise the second moment of the weighted gradient, so its
+    variance; the weights 1/q keep every step unbiased whatever they are.
+
+    Parameters
+    ----------
+    by : {"label", "given"}, default="label"
+        What the strata are: the classes (positive and rest for each one-vs-rest
+        problem), or the `strata` given to ``fit`` and ``partial_fit``.
+    update : {"moments", "sgd", "adagrad"}, default="moments"
+        How the probabilities are learned.
+
+        - "moments": in closed form, ``pi_s ~ N_s sqrt(M_s)``, with N_s the mass of the
+          stratum and M_s a running mean of its squared gradient norms. No step size.
+        - "sgd": the paper's gradient step on tau, the logits of the probabilities.
+        - "adagrad": the same with AdaGrad step sizes, as in the paper's section 5.
+    mixing : float in [0, 1), default=0.1
+        Share of draws from a safe distribution, proportional to
+        ``sqrt(||x||^2 + 1)``. It bounds the weights; 0 is the paper's algorithm.
+    forgetting : float in (0, 1], default=0.001
+        Weight of the newest observation in the running means. Raise it to follow a
+        stream that changes faster.
+    eta0 : float >= 0, default=0.05
+        Step size of "sgd" and "adagrad".
+    normalize : bool, default=True
+        Whether "sgd" and "adagrad" divide the squared gradient norm by its running
+        mean, so that `eta0` has no units. False is the paper's algorithm.
+    start : {"proportional", "balanced"}, default="proportional"
+        Probabilities before anything is learned with "sgd" and "adagrad": those of the
+        data, or equal ones (tau = 0, as in the paper). "moments" starts from the data.
+
+    Attributes
+    ----------
+    probabilities_ : ndarray of shape (n_problems, n_strata)
+        Learned probabilities of the strata, without the safe part.
+    tau_ : ndarray of shape (n_problems, n_strata)
+        Logits of "sgd" and "adagrad", relative to the first stratum.
+    second_moments_ : ndarray of shape (n_problems, n_strata)
+        Running means of the squared gradient norms, of "moments".
+
+    Notes
+    -----
+    "moments", the mixture and the normalisation are additions of this package to the
+    paper [1]_; ``StrataSampler(update="adagrad", eta0=0.1, normalize=False, mixing=0,
+    start="balanced")`` is the paper's own sampler.
+
+    References
+    ----------
+    .. [1] G. Bouchard, T. Trouillon, J. Perez, A. Gaidon, "Online Learning to Sample".
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn_awsgd import AWSGDClassifier
+    >>> from sklearn_awsgd.samplers import StrataSampler
+    >>> X, y = make_classification(weights=[0.95], random_state=0)
+    >>> clf = AWSGDClassifier(sampler=StrataSampler(mixing=0.2), random_state=0)
+    >>> bool(clf.fit(X, y).sampler_.probabilities_[0, 1] > y.mean())
+    True
+    """
+
+    # Learned arrays of shape (n_problems, n_strata), and their value before any draw.
+    _learned = {
+        "probabilities_": np.nan,
+        "tau_": np.nan,
+        "second_moments_": 0.0,
+        "_counts": 0.0,
+        "_adagrad": 0.0,
+    }
+
+    def __init__(
+        self,
+        by="label",
+        *,
+        update="moments",
+        mixing=0.1,
+        forgetting=0.001,
+        eta0=0.05,
+        normalize=True,
+        start="proportional",
+    ):
+        self.by = by
+        self.update = update
+        self.mixing = mixing
+        self.forgetting = forgetting
+        self.eta0 = eta0
+        self.normalize = normalize
+        self.start = start
+
+    def _check(self):
+        check_option("sampler.by", self.by, ("label", "given"))
+        check_option("sampler.update", self.update, tuple(kernels.UPDATES))
+        check_option("sampler.start", self.start, ("proportional", "balanced"))
+        check_number("sampler.mixing", self.mixing, low=0, below=1)
+        check_number("sampler.forgetting", self.forgetting, above=0, high=1)
+        check_number("sampler.eta0", self.eta0, low=0)
+
+    def _prepare(self, table, n_problems, strata):
+        """Allocate what is learned, for all problems; return the strata as indices.
+
+        New strata of a later call are added behind the known ones.
+        """
+        if self.mixing > 0:
+            table.safe()  # Built here once, not by each thread.
+        index = self._encode(strata, table.n_samples) if self.by == "given" else None
+        n_strata = 2 if index is None else len(self.strata_)
+        n_known = self.tau_.shape[1] if hasattr(self, "tau_") else 0
+        for name, empty in self._learned.items():
+            array = np.full((n_problems, n_strata), empty)
+            if n_known:
+                array[:, :n_known] = getattr(self, name)
+            setattr(self, name, array)
+        if not n_known:
+            self._scale = np.zeros((n_problems, 2))
+        return index
+
+    def _encode(self, strata, n_samples):
+        """Return given strata as indices into `strata_`."""
+        if strata is None:
+            raise ValueError(
+                "The sampler draws given strata, but strata=None: pass strata to fit "
+                "and partial_fit, or use sampler='label'."
+            )
+        strata = column_or_1d(
+            check_array(strata, ensure_2d=False, dtype=None, input_name="strata")
+        )
+        if strata.shape[0] != n_samples:
+            raise ValueError(
+                f"strata has {strata.shape[0]} values, X has {n_samples} rows; give "
+                "one stratum for each row."
+            )
+        values = np.unique(strata)
+        known = getattr(self, "strata_", values[:0])
+        self.strata_ = np.concatenate([known, np.setdiff1d(values, known)])
+        order = np.argsort(self.strata_, kind="stable")
+        return order[np.searchsorted(self.strata_[order], strata)]
+
+    def _kernel(self, problem, generator, table, strata, is_positive):
+        """Return the compiled sampler of one problem, on the state kept here.
+
+        `strata` are the given ones; for strata by label `is_positive` is called for the
+        rows of the positive class.
+        """
+        if strata is None:
+            strata = is_positive().astype(np.int32)
+        n_strata = self.tau_.shape[1]
+        layout = StrataLayout(table, strata, n_strata, with_safe=self.mixing > 0)
+        tau = self.tau_[problem]
+        unknown = np.isnan(tau)
+        if self.start == "proportional":
+            # Half a row for a stratum that has not come yet.
+            share = np.log(np.maximum(layout.mass, 0.5 / table.n_samples))
+            tau[unknown] = (share - share[0])[unknown]
+        else:
+            tau[unknown] = 0
+        state = {
+            "tau": tau,
+            "squares": self.second_moments_[problem],
+            "counts": self._counts[problem],
+            "adagrad": self._adagrad[problem],
+            "scale": self._scale[problem],
+        }
+        return kernels.StrataSampler(
+            generator,
+            layout,
+            state,
+            self.update,
+            self.mixing,
+            self.forgetting,
+            self.eta0,
+            self.normalize,
+        )
+
+    def _store(self, problem, kernel):
+        """Keep what the compiled sampler of one problem has learned."""
+        self.probabilities_[problem] = kernel.stratum_probabilities()
