@@ -1,9 +1,13 @@
 """Compiled modules; everything else about the package is in setup.cfg."""
 
+import os
+
 import numpy as np
 from setuptools import Extension, setup
 
 KERNELS = ["_loop", "_rows", "_losses", "_samplers", "_linear"]
+# sqrt in a loop is only vectorised when it need not set errno.
+FLAGS = [] if os.name == "nt" else ["-O3", "-fno-math-errno"]
 
 setup(
     ext_modules=[
@@ -12,8 +16,7 @@ setup(
             [f"sklearn_awsgd/_kernels/{name}.pyx"],
             include_dirs=[np.get_include()],
             define_macros=[("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION")],
-            # sqrt in a loop is only vectorised when it need not set errno.
-            extra_compile_args=["-O3", "-fno-math-errno"],
+            extra_compile_args=FLAGS,
         )
         for name in KERNELS
     ]

@@ -307,9 +307,7 @@ class BaseAWSGD(BaseEstimator, metaclass=ABCMeta):
         # L. Bottou's heuristic: the first step has the size of a typical weight,
         # alpha^(-1/4).
         t0 = alpha**-0.75 if alpha > 0 else 0.0
-        return ScalarRate(
-            *arguments, rate, eta0, self.power_t, alpha, t0, is_sparse
-        )
+        return ScalarRate(*arguments, rate, eta0, self.power_t, alpha, t0, is_sparse)
 
     def _assign_coefficients(self, dtype):
         prefix = ""

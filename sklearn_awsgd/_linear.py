@@ -431,7 +431,9 @@ default="log_loss"
             return np.hstack([1 - positive, positive])
         total = positive.sum(axis=1, keepdims=True)
         n_classes = positive.shape[1]
-        return np.where(total > 0, positive / np.where(total > 0, total, 1), 1 / n_classes)
+        return np.where(
+            total > 0, positive / np.where(total > 0, total, 1), 1 / n_classes
+        )
 
     @available_if(_has_probabilities)
     def predict_log_proba(self, X):

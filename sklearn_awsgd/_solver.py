@@ -155,7 +155,7 @@ def solve(
         When a step overflows.
     """
     history = History() if history is None else history
-    batch = np.zeros(batch_size, dtype=POINT)
+    batch = np.zeros(max(batch_size, sampler.patience), dtype=POINT)
     started = perf_counter()
     converged, n_draws, n_iter = False, 0, 0
     pass_sums = np.zeros(len(SUMS))

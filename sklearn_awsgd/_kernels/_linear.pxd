@@ -29,7 +29,7 @@ cdef class LinearProblem(Problem):
 cdef class ScalarRate(LinearProblem):
     cdef int schedule
     cdef double eta0, power_t, alpha, optimal_init
-    cdef double scale, threshold, scale_sum
+    cdef double scale, inverse_scale, threshold, scale_sum
     cdef bint lazy, eager
     cdef double[::1] thresholds
     cdef double rate(self) noexcept nogil
@@ -40,7 +40,7 @@ cdef class ScalarRate(LinearProblem):
 cdef class CoordinateRate(LinearProblem):
     cdef int rule
     cdef double eta0, decay
-    cdef double[::1] squares, moves
+    cdef double[::1] squares, moves, rates
     cdef long long[::1] seen
     cdef long long now
     cdef bint lazy, eager

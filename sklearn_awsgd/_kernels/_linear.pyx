@@ -13,9 +13,9 @@ which gives exact zeros and cannot overshoot however large rho alpha is.
 
 import numpy as np
 
-from libc.math cimport copysign, expm1, fabs, fmax, fmin, log1p, pow, sqrt
+from libc.math cimport copysign, expm1, fabs, log1p, pow, sqrt
 
-from sklearn_awsgd._kernels._rows cimport axpy, dot
+from sklearn_awsgd._kernels._rows cimport axpy, dot, get_row, prefetch_row
 
 # An AdaGrad accumulator that has seen no gradient: finite rate, no step.
 cdef double TINY = 1e-300
@@ -46,10 +46,12 @@ cdef inline double soft(double u, double threshold) noexcept nogil:
 
 cdef inline double discounted_steps(double a, double k) noexcept nogil:
     """(1 - (1 + a)^-k) / a, by its series where k a is small: no transcendental."""
-    cdef double z
-    if (k + 1.0) * a < 1e-3:
-        z = (k + 1.0) * a
-        return k * (1.0 - z / 2.0 * (1.0 - (z + a) / 3.0 * (1.0 - (z + 2.0 * a) / 4.0)))
+    cdef double z = (k + 1.0) * a
+    if z < 0.03:
+        # k - k(k+1)/2! a + k(k+1)(k+2)/3! a^2 - ... to 1e-13.
+        return k * (1.0 - z / 2.0 * (1.0 - (z + a) / 3.0 * (
+            1.0 - (z + 2.0 * a) / 4.0 * (1.0 - (z + 3.0 * a) / 5.0 * (
+                1.0 - (z + 4.0 * a) / 6.0)))))
     return -expm1(-k * log1p(a)) / a
 
 
@@ -104,7 +106,7 @@ cdef class LinearProblem(Problem):
     cdef void step(self, Point* x, double weight) noexcept nogil:
         cdef Row row
         cdef double derivative = 0.0, g
-        self.rows.get(x.i, &row)
+        get_row(self.rows, x.i, &row)
         x.loss = self.loss.evaluate(
             self.y[x.i], self.predict(&row) + self.intercept[0], &derivative
         )
@@ -118,6 +120,9 @@ cdef class LinearProblem(Problem):
         if self.summing:
             self.intercept_sum += self.intercept[0]
             self.n_summed += 1.0
+
+    cdef void prefetch(self, const Point* x) noexcept nogil:
+        prefetch_row(self.rows, x.i)
 
     cdef double predict(self, const Row* row) noexcept nogil:
         return dot(row, &self.coef[0])
@@ -187,6 +192,7 @@ cdef class ScalarRate(LinearProblem):
         self.alpha = alpha
         self.optimal_init = t0
         self.scale = 1.0
+        self.inverse_scale = 1.0
         # The mean of w with lazy thresholds has no closed form: then all coordinates
         # move at each step.
         self.lazy = sparse and alpha_l1 > 0.0 and not self.averaging
@@ -210,8 +216,9 @@ cdef class ScalarRate(LinearProblem):
 
     cdef void move(self, const Row* row, double g) noexcept nogil:
         cdef double rho = self.rate()
-        cdef double a = -rho * g / self.scale
-        cdef double cut = rho * self.alpha_l1 / self.scale
+        cdef double growth = 1.0 + rho * self.alpha_l2
+        cdef double a = -rho * g * self.inverse_scale
+        cdef double cut = rho * self.alpha_l1 * self.inverse_scale
         cdef Py_ssize_t j
         axpy(a, row, &self.coef[0])
         if self.fit_intercept:
@@ -222,7 +229,8 @@ cdef class ScalarRate(LinearProblem):
             # `coef_sum` gathers the second sum, which is as sparse as the rows.
             axpy(a * self.scale_sum, row, &self.coef_sum[0])
         self.threshold += cut
-        self.scale /= 1.0 + rho * self.alpha_l2
+        self.scale /= growth
+        self.inverse_scale *= growth
         if self.eager:
             for j in range(self.coef.shape[0]):
                 self.coef[j] = soft(self.coef[j], cut)
@@ -248,6 +256,7 @@ cdef class ScalarRate(LinearProblem):
         self.scale_sum /= self.scale
         self.threshold = 0.0
         self.scale = 1.0
+        self.inverse_scale = 1.0
 
     cdef void flush(self) noexcept nogil:
         cdef Py_ssize_t j
@@ -302,9 +311,10 @@ cdef class CoordinateRate(LinearProblem):
         self.eager = sparse and self.averaging and alpha_l1 > 0.0
         if sparse:
             self.seen = np.zeros(self.coef.shape[0], dtype=np.int64)
+            self.rates = np.array([self.rate(j) for j in range(self.coef.shape[0])])
 
     cdef double rate(self, Py_ssize_t j) noexcept nogil:
-        """rho_j as it stands."""
+        """rho_j from what coordinate j has seen."""
         if self.rule == ADAGRAD:
             return self.eta0 / sqrt(self.squares[j] + TINY)
         if self.rule == RMSPROP:
@@ -314,7 +324,7 @@ cdef class CoordinateRate(LinearProblem):
         )
 
     cdef double step_rate(self, Py_ssize_t j, double g) noexcept nogil:
-        """rho_j after the gradient g of coordinate j has been taken in."""
+        """Take in the gradient g of coordinate j and return rho_j for its step."""
         cdef double rho
         if self.rule == ADAGRAD:
             self.squares[j] += g * g
@@ -346,7 +356,7 @@ cdef class CoordinateRate(LinearProblem):
         cdef const double* x = row.values
         cdef double* w = &self.coef[0]
         cdef double* squares = &self.squares[0]
-        cdef double gradient, root, u, rho
+        cdef double gradient, root, u, rho, cut
         cdef double eta0 = self.eta0
         cdef double l1 = eta0 * self.alpha_l1, l2 = eta0 * self.alpha_l2
         if self.rule == ADAGRAD:
@@ -357,7 +367,9 @@ cdef class CoordinateRate(LinearProblem):
                 squares[j] += gradient * gradient
                 root = sqrt(squares[j] + TINY)
                 u = w[j] * root - eta0 * gradient
-                w[j] = (fmax(u - l1, 0.0) + fmin(u + l1, 0.0)) / (root + l2)
+                cut = l1 if u > l1 else u
+                cut = -l1 if cut < -l1 else cut
+                w[j] = (u - cut) / (root + l2)
         else:
             for j in range(size):
                 gradient = g * x[j]
@@ -381,6 +393,7 @@ cdef class CoordinateRate(LinearProblem):
                 self.coef[j] = soft(
                     self.coef[j] - rho * gradient, rho * self.alpha_l1
                 ) / (1.0 + rho * self.alpha_l2)
+                self.rates[j] = rho if self.rule != ADADELTA else self.rate(j)
                 self.seen[j] = self.now
                 if self.summing:
                     self.coef_sum[j] += self.coef[j]
@@ -399,7 +412,7 @@ cdef class CoordinateRate(LinearProblem):
         self.seen[j] = self.now
         if k == 0.0 or w == 0.0:
             return
-        rho = self.rate(j)
+        rho = self.rates[j]
         a = rho * self.alpha_l2
         b = rho * self.alpha_l1
         if a > 0.0:

@@ -16,11 +16,16 @@ cdef packed struct Point:
 cdef class Problem:
     # w <- w - rho d, with d = weight * grad f(x; w). Fills x.loss and x.norm2.
     cdef void step(self, Point* x, double weight) noexcept nogil
+    # Asks for the memory that a later step will read: a hint, without effect.
+    cdef void prefetch(self, const Point* x) noexcept nogil
     # Brings lazily kept parameters up to date; called at the end of a run.
     cdef void flush(self) noexcept nogil
 
 
 cdef class Sampler:
+    # Draws that share one state even for batch_size=1: a sampler whose tau moves slowly
+    # saves the work of moving it at each draw.
+    cdef readonly Py_ssize_t patience
     # Draws x ~ Q_tau: sets x.i (and x.j), x.origin and x.q. Does not move tau.
     cdef void draw(self, Point* x) noexcept nogil
     # Records ||d||^2 of a draw. Does not move tau: a batch shares one state.

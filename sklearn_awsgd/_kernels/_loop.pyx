@@ -22,6 +22,10 @@ POINT = np.dtype(
     ]
 )
 
+cdef enum:
+    # How many draws ahead the rows are asked for.
+    AHEAD = 1
+
 # Sums over draws that `run` keeps, in the order of the array `sums`.
 SUMS = ("loss", "norm2", "norm2_uniform", "weight", "weight2")
 
@@ -32,12 +36,18 @@ cdef class Problem:
     cdef void step(self, Point* x, double weight) noexcept nogil:
         pass
 
+    cdef void prefetch(self, const Point* x) noexcept nogil:
+        pass
+
     cdef void flush(self) noexcept nogil:
         pass
 
 
 cdef class Sampler:
     """A distribution Q_tau over points and a way to learn tau; see ``_loop.pxd``."""
+
+    def __cinit__(self, *args, **kwargs):
+        self.patience = 1
 
     cdef void draw(self, Point* x) noexcept nogil:
         pass
@@ -98,7 +108,7 @@ def run(
         Number of draws.
     batch : structured ndarray of shape (batch_size,) and dtype POINT
         Work space. Draws of one batch share one state of the sampler; the steps
-        inside it are sequential.
+        inside it are sequential. Its size is at least ``sampler.patience``.
     sums : ndarray of shape (5,)
         Sums over the draws, added to: see ``SUMS``. From them come the objective
         (mean of loss / q, unbiased), the variance gain and the effective sample size.
@@ -122,6 +132,8 @@ def run(
                 sampler.draw(&batch[b])
             for b in range(size):
                 x = &batch[b]
+                if b + AHEAD < size:
+                    problem.prefetch(&batch[b + AHEAD])
                 # The only place where the unbiasing factor 1/q is formed.
                 weight = 1.0 / x.q
                 problem.step(x, weight)

@@ -3,7 +3,7 @@
 
 import numpy as np
 
-from libc.math cimport copysign, exp, fabs, log1p
+from libc.math cimport copysign, exp, fabs, log
 
 
 cdef class Loss:
@@ -30,13 +30,14 @@ cdef class LogLoss(Loss):
     cdef double evaluate(self, double y, double z, double* derivative) noexcept nogil:
         cdef double margin = y * z
         cdef double e
+        # log is quicker than log1p; the loss is off by 1e-16, the derivative exact.
         if margin > 0.0:
             e = exp(-margin)
             derivative[0] = -y * e / (1.0 + e)
-            return log1p(e)
+            return log(1.0 + e)
         e = exp(margin)
         derivative[0] = -y / (1.0 + e)
-        return log1p(e) - margin
+        return log(1.0 + e) - margin
 
 
 cdef class Hinge(Loss):

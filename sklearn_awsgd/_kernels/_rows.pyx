@@ -21,14 +21,6 @@ cdef enum:
     BLAS_MIN = 48
     BLAS_MAX = 8192
 
-cdef enum:
-    FLOAT64
-    FLOAT32
-    DENSE
-    INT32
-    INT64
-
-
 cdef class Rows:
     """A view of the rows of X, for one thread.
 
@@ -59,28 +51,19 @@ cdef class Rows:
         if self.index_kind == INT64:
             self.index_scratch = np.empty(max(longest, 1), dtype=np.int32)
 
-    cdef void get(self, Py_ssize_t i, Row* row) noexcept nogil:
-        cdef Py_ssize_t start
-        if self.index_kind == DENSE:
-            start = i * self.n_features
-            row.size = self.n_features
-            row.indices = NULL
-        elif self.index_kind == INT32:
-            start = (<const int*> self.indptr)[i]
-            row.size = (<const int*> self.indptr)[i + 1] - start
-            row.indices = (<const int*> self.indices) + start
-        else:
-            start = (<const long long*> self.indptr)[i]
-            row.size = (<const long long*> self.indptr)[i + 1] - start
-            row.indices = narrow_indices(
-                (<const long long*> self.indices) + start, row.size, self.index_scratch
-            )
-        if self.value_kind == FLOAT64:
-            row.values = (<const double*> self.values) + start
-        else:
-            row.values = widen_values(
-                (<const float*> self.values) + start, row.size, self.value_scratch
-            )
+    cdef void convert(self, Py_ssize_t start, Row* row) noexcept nogil:
+        """Copy the row that begins at `start` into the scratch row."""
+        cdef Py_ssize_t k
+        cdef const float* narrow = (<const float*> self.values) + start
+        cdef const long long* wide = (<const long long*> self.indices) + start
+        if self.value_kind == FLOAT32:
+            for k in range(row.size):
+                self.value_scratch[k] = narrow[k]
+            row.values = &self.value_scratch[0]
+        if self.index_kind == INT64:
+            for k in range(row.size):
+                self.index_scratch[k] = <int> wide[k]
+            row.indices = &self.index_scratch[0]
 
     def squared_norms(self):
         """Return ||x_i||^2 of every row, in one sequential pass."""
@@ -90,28 +73,9 @@ cdef class Rows:
         cdef double[::1] view = norms
         with nogil:
             for i in range(self.n_rows):
-                self.get(i, &row)
+                get_row(self, i, &row)
                 view[i] = squared_norm(&row)
         return norms
-
-
-cdef const int* narrow_indices(
-    const long long* source, Py_ssize_t size, int[::1] scratch
-) noexcept nogil:
-    cdef Py_ssize_t k
-    for k in range(size):
-        scratch[k] = <int> source[k]
-    return &scratch[0]
-
-
-cdef const double* widen_values(
-    const float* source, Py_ssize_t size, double[::1] scratch
-) noexcept nogil:
-    cdef Py_ssize_t k
-    cdef double* target = &scratch[0]
-    for k in range(size):
-        target[k] = source[k]
-    return target
 
 
 cdef double dense_dot(const double* x, const double* w, Py_ssize_t size) noexcept nogil:
@@ -136,13 +100,19 @@ cdef double dense_dot(const double* x, const double* w, Py_ssize_t size) noexcep
 
 cdef double dot(const Row* row, const double* w) noexcept nogil:
     """<x, w>."""
-    cdef double total = 0.0
+    cdef double even = 0.0, odd = 0.0
     cdef Py_ssize_t k
-    if row.indices == NULL:
-        return dense_dot(row.values, w, row.size)
-    for k in range(row.size):
-        total += row.values[k] * w[row.indices[k]]
-    return total
+    cdef const double* x = row.values
+    cdef const int* j = row.indices
+    if j == NULL:
+        return dense_dot(x, w, row.size)
+    # Two sums: one would wait for each addition.
+    for k in range(0, row.size - 1, 2):
+        even += x[k] * w[j[k]]
+        odd += x[k + 1] * w[j[k + 1]]
+    if row.size % 2:
+        even += x[row.size - 1] * w[j[row.size - 1]]
+    return even + odd
 
 
 cdef void axpy(double a, const Row* row, double* w) noexcept nogil:

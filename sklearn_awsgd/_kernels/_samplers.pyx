@@ -10,6 +10,10 @@ from libc.math cimport exp, sqrt
 cdef double TINY = 1e-150
 
 cdef enum:
+    # Draws that share one state where the state hardly moves from draw to draw.
+    PATIENCE = 16
+
+cdef enum:
     MOMENTS
     SGD
     ADAGRAD
@@ -35,6 +39,20 @@ cdef class RandomSampler(Sampler):
 
 cdef inline double uniform(bitgen_t* bits) noexcept nogil:
     return bits.next_double(bits.state)
+
+
+cdef inline Py_ssize_t first_above(
+    const double* cumulative, Py_ssize_t size, double u
+) noexcept nogil:
+    """Return the first index whose cumulative probability exceeds u."""
+    cdef Py_ssize_t low = 0, high = size - 1, middle
+    while low < high:
+        middle = (low + high) // 2
+        if u >= cumulative[middle]:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 cdef class AliasTable:
@@ -134,6 +152,7 @@ cdef class UniformSampler(RandomSampler):
         self.mass = mass
         self.n_rows = rows.shape[0]
         self.position = self.n_rows
+        self.patience = PATIENCE
 
     cdef void draw(self, Point* x) noexcept nogil:
         cdef Py_ssize_t k, other
@@ -214,6 +233,9 @@ cdef class StrataSampler(RandomSampler):
         self.cumulative = np.empty(n_strata)
         self.density = np.empty(n_strata)
         self.gradient = np.zeros(n_strata)
+        if self.update == MOMENTS:
+            # `adapt` is O(n_strata), so not at each draw.
+            self.patience = max(n_strata, PATIENCE)
         self.refresh()
 
     cdef void draw(self, Point* x) noexcept nogil:
@@ -223,9 +245,7 @@ cdef class StrataSampler(RandomSampler):
             x.i = self.safe.pick(self.bits, 0, self.safe.size)
             s = self.strata[x.i]
         else:
-            u = (u - self.mixing) / (1.0 - self.mixing)
-            while u >= self.cumulative[s]:
-                s += 1
+            s = first_above(&self.cumulative[0], self.cumulative.shape[0], u)
             if self.within is None:
                 k = self.start[s + 1] - self.start[s]
                 k = self.start[s] + <Py_ssize_t> (uniform(self.bits) * k)
@@ -243,7 +263,6 @@ cdef class StrataSampler(RandomSampler):
         # of the mixture have the law of the learned part: P inside the stratum.
         cdef double share = self.density[s] / x.q
         cdef double weight
-        self.batch_size += 1
         if self.update == MOMENTS:
             self.counts[s] += self.forgetting * (1.0 - self.counts[s]) * share
             weight = self.forgetting * share / self.counts[s]
@@ -257,6 +276,7 @@ cdef class StrataSampler(RandomSampler):
                 # step has no units; before the first batch tau does not move.
                 weight = weight / self.scale[0] if self.scale[0] > 0.0 else 0.0
             self.batch_norm2 += x.norm2
+            self.batch_size += 1
             self.gradient[s] += weight
             self.gradient_total += weight
 
@@ -264,10 +284,7 @@ cdef class StrataSampler(RandomSampler):
         cdef Py_ssize_t s, n_strata = self.mass.shape[0]
         cdef double g
         if self.update == MOMENTS:
-            # O(n_strata), so not more often than every n_strata draws.
-            if self.batch_size >= n_strata:
-                self.batch_size = 0
-                self.refresh()
+            self.refresh()
             return
         # Stratum 0 is the reference of the softmax, tau_0 = 0: with two strata tau_1 is
         # the log-odds of the paper's section 5.
@@ -321,7 +338,7 @@ cdef class StrataSampler(RandomSampler):
         for s in range(n_strata):
             self.probabilities[s] /= total
             seen += self.probabilities[s]
-            self.cumulative[s] = seen
+            self.cumulative[s] = self.mixing + (1.0 - self.mixing) * seen
             self.density[s] = 0.0
             if self.mass[s] > 0.0:
                 self.density[s] = (
