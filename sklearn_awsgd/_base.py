@@ -2,8 +2,10 @@
 
 import copy
 import warnings
-from abc import ABCMeta, abstractmethod
+from abc import ABCMeta
 from dataclasses import dataclass
+from functools import partial
+from time import perf_counter
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -14,18 +16,29 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from sklearn_awsgd._finish import LinearObjective, finish
 from sklearn_awsgd._kernels._linear import CoordinateRate, ScalarRate
 from sklearn_awsgd._kernels._rows import Rows
-from sklearn_awsgd._solver import History, StopRule, solve
+from sklearn_awsgd._solver import History, Outcome, StopRule, solve
 from sklearn_awsgd._validation import check_number, check_option, check_rows
-from sklearn_awsgd.samplers import RowTable, StrataSampler, UniformSampler
+from sklearn_awsgd.samplers import (
+    LevelSampler,
+    ProblemView,
+    RowTable,
+    StrataSampler,
+    UniformSampler,
+)
 
 # Learning rates, and the eta0 each takes for eta0=None. The rates with a step size for
 # each coordinate are relative to the gradients it has seen, the others are not.
 SCALAR_RATES = {"constant": 0.01, "optimal": 0.01, "invscaling": 0.01}
-COORDINATE_RATES = {"adagrad": 0.1, "rmsprop": 0.001, "adadelta": 1.0}
+COORDINATE_RATES = {"adagrad": None, "rmsprop": 0.001, "adadelta": 1.0}
 # Memory of RMSProp and AdaDelta.
 DECAY = 0.99
+# Draws of the sampling phase of learning_rate="auto": at least, and per parameter; never
+# more than one pass.
+FEWEST_DRAWS = 10_000
+DRAWS_PER_PARAMETER = 60
 
 
 @dataclass
@@ -134,14 +147,20 @@ class BaseAWSGD(BaseEstimator, metaclass=ABCMeta):
                 "positive alpha or choose another learning_rate."
             )
 
-    def _make_sampler(self, strata):
+    def _make_sampler(self, strata, *, streaming=False):
         """Return a copy of the setting that the parameter `sampler` stands for."""
         settings = {
-            "auto": StrataSampler(by="label" if strata is None else "given"),
+            "auto": LevelSampler(),
             "uniform": UniformSampler(),
             "label": StrataSampler(by="label"),
             "strata": StrataSampler(by="given"),
+            "level": LevelSampler(),
         }
+        if strata is not None:
+            settings["auto"] = settings["strata"]
+        elif streaming:
+            # A stream has no second look at a row.
+            settings["auto"] = settings["label"]
         if isinstance(self.sampler, str):
             check_option("sampler", self.sampler, tuple(settings))
             sampler = settings[self.sampler]
@@ -170,8 +189,10 @@ class BaseAWSGD(BaseEstimator, metaclass=ABCMeta):
         X, norms2 = check_rows(X)
         return Data(X, norms2, strata=strata), y
 
-    def _start(self, n_problems, n_features):
+    def _start(self, X, targets):
         """Set up what outlives a call: states, random streams, history."""
+        n_problems, n_features = len(targets), X.shape[1]
+        self._eta0 = self._choose_eta0(X, targets)
         random_state = check_random_state(self.random_state)
         seeds = random_state.randint(np.iinfo(np.int32).max, size=n_problems)
         self._generators = [np.random.PCG64(seed) for seed in seeds]
@@ -219,7 +240,7 @@ class BaseAWSGD(BaseEstimator, metaclass=ABCMeta):
         self._generators = copy.deepcopy(self._generators)
         self._history = self._history.copy()
 
-    def _train(self, data, targets, max_iter, tol):
+    def _train(self, data, targets, max_iter, tol, *, streaming=False):
         """Train all problems and assign the fitted attributes.
 
         Parameters
@@ -232,82 +253,181 @@ class BaseAWSGD(BaseEstimator, metaclass=ABCMeta):
             Largest number of passes.
         tol : float or None
             Tolerance of the stopping rule.
+        streaming : bool, default=False
+            Whether the rows are a chunk of a stream, so that nothing may be concluded
+            from them beyond one pass of steps.
         """
         sampler = self.sampler_
         table = RowTable(data.mass, data.norms2)
         strata = sampler._prepare(table, len(targets), data.strata)
-
-        def train(k):
-            history = History()
-            kernel = sampler._kernel(
-                k, self._generators[k], table, strata, lambda: targets[k] > 0
-            )
-            outcome = solve(
-                self._make_problem(data, targets[k], self._states[k]),
-                kernel,
-                pass_length=len(table.rows),
-                max_iter=max_iter,
-                batch_size=self.batch_size,
-                should_stop=StopRule(tol, self.n_iter_no_change),
-                objective_scale=data.total,
-                history=history,
-                label=k,
-                verbose=self.verbose,
-            )
-            sampler._store(k, kernel)
-            return outcome, history
-
-        outcomes, histories = zip(
-            *Parallel(n_jobs=self.n_jobs, prefer="threads")(
-                delayed(train)(k) for k in range(len(targets))
-            ),
-            strict=True,
+        finishing = not streaming and self._has_finish()
+        train = partial(
+            self._train_to_optimum if finishing else self._train_by_steps,
+            data,
+            table,
+            strata,
+            max_iter,
+            tol,
         )
+        results = Parallel(n_jobs=self.n_jobs, prefer="threads")(
+            delayed(train)(k, target) for k, target in enumerate(targets)
+        )
+        outcomes, histories = zip(*results, strict=True)
         self._history.extend(histories)
         if tol is not None and not all(outcome.converged for outcome in outcomes):
             warnings.warn(
-                f"The objective was still falling after max_iter={max_iter} passes; "
-                "raise max_iter or tol, or scale the features.",
+                f"tol={tol} was not reached in max_iter={max_iter} passes; raise "
+                "max_iter or tol, or scale the features.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
         self.n_iter_ = max(outcome.n_iter for outcome in outcomes)
         self.variance_gain_ = np.array([o.variance_gain for o in outcomes])
         self.effective_sample_size_ = np.array(
             [o.effective_sample_size for o in outcomes]
         )
+        self.duality_gap_ = data.total * np.array([o.duality_gap for o in outcomes])
         self.t_ = 1.0 + max(state["clock"][0] for state in self._states)
         self._assign_coefficients(data.X.dtype)
+
+    def _has_finish(self):
+        """Return whether "auto" can go on to the optimum with exact passes."""
+        return (
+            self.learning_rate == "auto"
+            and not self.average
+            and self.penalty in ("l2", None)
+            and np.isfinite(self._losses[self.loss](self).smoothness)
+        )
+
+    def _train_by_steps(self, data, table, strata, max_iter, tol, k, target):
+        """Train problem k by AW-SGD."""
+        history = History()
+        problem, kernel = self._make_kernels(data, table, strata, k, target)
+        outcome = solve(
+            problem,
+            kernel,
+            pass_length=len(table.rows),
+            max_iter=max_iter,
+            batch_size=self.batch_size,
+            should_stop=StopRule(tol, self.n_iter_no_change),
+            objective_scale=data.total,
+            history=history,
+            label=k,
+            verbose=self.verbose,
+        )
+        self.sampler_._store(k, kernel)
+        return outcome, history
+
+    def _train_to_optimum(self, data, table, strata, max_iter, tol, k, target):
+        """Train problem k by AW-SGD, then by exact passes."""
+        history, state = History(), self._states[k]
+        n_rows = len(table.rows)
+        outcome = Outcome()
+        if not state["coef"].any():
+            problem, kernel = self._make_kernels(data, table, strata, k, target)
+            n_draws = DRAWS_PER_PARAMETER * (data.X.shape[1] + 1)
+            outcome = solve(
+                problem,
+                kernel,
+                pass_length=min(n_rows, max(n_draws, FEWEST_DRAWS)),
+                max_iter=1,
+                batch_size=self.batch_size,
+                should_stop=lambda objective: False,
+                objective_scale=data.total,
+                history=history,
+                label=k,
+                verbose=self.verbose,
+            )
+            self.sampler_._store(k, kernel)
+        objective = LinearObjective(
+            Rows(data.X),
+            data.X,
+            self._losses[self.loss](self),
+            target,
+            data.mass,
+            data.norms2,
+            self._alphas(data)[1],
+            self.fit_intercept,
+        )
+        started = perf_counter() - history.seconds()
+        report = finish(
+            objective,
+            np.append(state["coef"], state["intercept"]),
+            0.0 if tol is None else tol,
+            max_iter,
+            np.random.Generator(self._generators[k]),
+            lambda point, n_passes: history.add_pass(
+                k,
+                outcome.n_draws + n_passes * n_rows,
+                perf_counter() - started,
+                data.total * point.value,
+                self.verbose,
+            ),
+        )
+        state["coef"][:] = report.point.v[:-1]
+        state["intercept"][0] = report.point.v[-1]
+        state["clock"] += report.n_passes * n_rows
+        outcome.n_iter += report.n_passes
+        outcome.converged = report.converged
+        outcome.duality_gap = report.point.gap
+        return outcome, history
+
+    def _make_kernels(self, data, table, strata, k, target):
+        """Return the compiled problem and sampler of problem k."""
+        problem = self._make_problem(data, target, self._states[k])
+        view = ProblemView(
+            groups=(target > 0).astype(np.int32),
+            norms2=problem.first_norms2(),
+        )
+        kernel = self.sampler_._kernel(k, self._generators[k], table, strata, view)
+        return problem, kernel
+
+    def _alphas(self, data):
+        """Return the l1 and l2 strengths relative to E_P[loss]."""
+        alpha = self.alpha / data.total
+        l1_ratio = {"l1": 1.0, "elasticnet": self.l1_ratio, "l2": 0.0, None: 0.0}
+        alpha_l1 = alpha * l1_ratio[self.penalty]
+        return alpha_l1, 0.0 if self.penalty is None else alpha - alpha_l1
 
     def _make_problem(self, data, target, state):
         """Return the compiled problem of one target."""
         rate = self._rate
-        eta0 = self.eta0
-        if eta0 is None:
-            eta0 = (SCALAR_RATES | COORDINATE_RATES)[rate]
-        # The compiled objective is E_P[loss] plus this share of the penalty.
-        alpha = self.alpha / data.total
-        l1_ratio = {"l1": 1.0, "elasticnet": self.l1_ratio}.get(self.penalty, 0.0)
-        alpha_l1 = alpha * l1_ratio
-        alpha_l2 = alpha * (1 - l1_ratio) if self.penalty else 0.0
         arguments = (
             Rows(data.X),
             self._losses[self.loss](self),
             target,
             data.norms2,
             state,
-            alpha_l1,
-            alpha_l2,
+            *self._alphas(data),
             self.fit_intercept,
             int(self.average),
         )
         is_sparse = sparse.issparse(data.X)
         if rate in COORDINATE_RATES:
-            return CoordinateRate(*arguments, rate, eta0, DECAY, is_sparse)
+            return CoordinateRate(*arguments, rate, self._eta0, DECAY, is_sparse)
         # L. Bottou's heuristic: the first step has the size of a typical weight,
         # alpha^(-1/4).
+        alpha = self.alpha / data.total
         t0 = alpha**-0.75 if alpha > 0 else 0.0
-        return ScalarRate(*arguments, rate, eta0, self.power_t, alpha, t0, is_sparse)
+        return ScalarRate(
+            *arguments, rate, self._eta0, self.power_t, alpha, t0, is_sparse
+        )
+
+    def _choose_eta0(self, X, targets):
+        """Return eta0, or one from the data's own scale.
+
+        The first step of AdaGrad moves every coordinate by eta0, so a prediction by
+        eta0 ||x||_1: that is set to three times the spread of the targets, which is one
+        for classes.
+        """
+        if self.eta0 is not None:
+            return self.eta0
+        if self._rate != "adagrad":
+            return (SCALAR_RATES | COORDINATE_RATES)[self._rate]
+        some = X[:: max(X.shape[0] // 1000, 1)]
+        size = 1 + abs(some).sum() / some.shape[0]
+        spread = max(np.std(target) for target in targets)
+        return 3 * min(max(spread, 1e-3), 1e3) / size
 
     def _assign_coefficients(self, dtype):
         prefix = ""

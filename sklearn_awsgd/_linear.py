@@ -259,7 +259,7 @@ default="log_loss"
             data.set_weights(sample_weight, self._class_weights(codes, sample_weight))
             targets = self._targets(codes)
             self.sampler_ = sampler
-            self._start(len(targets), data.X.shape[1])
+            self._start(data.X, targets)
             if not same_classes and self.warm_start and hasattr(self, "coef_"):
                 raise ValueError(
                     "warm_start=True needs the classes of the last fit; use "
@@ -333,11 +333,11 @@ default="log_loss"
             data.set_weights(sample_weight, self._class_weights(codes, sample_weight))
             targets = self._targets(codes)
             if first:
-                self.sampler_ = self._make_sampler(strata)
-                self._start(len(targets), data.X.shape[1])
+                self.sampler_ = self._make_sampler(strata, streaming=True)
+                self._start(data.X, targets)
             else:
                 self._detach()
-            self._train(data, targets, max_iter=1, tol=None)
+            self._train(data, targets, max_iter=1, tol=None, streaming=True)
         return self
 
     def _class_weights(self, codes, sample_weight):

@@ -27,6 +27,7 @@ class History:
 
     PIECE_COLUMNS = (
         "problem",
+        "phase",
         "draws",
         "seconds",
         "objective",
@@ -41,16 +42,28 @@ class History:
 
     def extend(self, others):
         """Append the histories of runs that came after this one."""
-        draws = max((row[1] for row in self.pieces[-1:]), default=0)
-        seconds = max((row[2] for row in self.pieces[-1:]), default=0.0)
+        draws = max((row[2] for row in self.pieces[-1:]), default=0)
+        seconds = max((row[3] for row in self.pieces[-1:]), default=0.0)
         for other in others:
             self.pieces += [
-                (label, n + draws, s + seconds, *rest)
-                for label, n, s, *rest in other.pieces
+                (label, phase, n + draws, s + seconds, *rest)
+                for label, phase, n, s, *rest in other.pieces
             ]
             self.sampling += [
                 (label, n + draws, *rest) for label, n, *rest in other.sampling
             ]
+
+    def seconds(self):
+        """Return the seconds until the last record."""
+        return self.pieces[-1][3] if self.pieces else 0.0
+
+    def add_pass(self, label, n_draws, seconds, objective, verbose):
+        """Record an exact pass over the rows."""
+        self.pieces.append(
+            (label, "exact", n_draws, seconds, objective, np.nan, np.nan)
+        )
+        if verbose:
+            print(f"problem {label}, exact pass: objective {objective:.6g}")
 
     def pieces_table(self):
         """Return objective and sampling statistics as a dict of arrays."""
@@ -98,11 +111,12 @@ class StopRule:
 class Outcome:
     """How a run ended."""
 
-    n_iter: int
-    n_draws: int
-    converged: bool
-    variance_gain: float
-    effective_sample_size: float
+    n_iter: int = 0
+    n_draws: int = 0
+    converged: bool = False
+    variance_gain: float = 1.0
+    effective_sample_size: float = 0.0
+    duality_gap: float = np.inf
 
 
 def solve(
@@ -175,6 +189,7 @@ def solve(
             history.pieces.append(
                 (
                     label,
+                    "sampling",
                     n_draws,
                     perf_counter() - started,
                     objective_scale * (sums[0] / piece + problem.penalty()),
@@ -185,6 +200,7 @@ def solve(
             history.sampling += [
                 (label, n_draws, stratum, probability)
                 for stratum, probability in enumerate(sampler.stratum_probabilities())
+                if probability > 0
             ]
         n_iter += 1
         objective = objective_scale * (pass_sums[0] / pass_length + problem.penalty())

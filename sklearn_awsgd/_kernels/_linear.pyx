@@ -150,6 +150,28 @@ cdef class LinearProblem(Problem):
         self.intercept_sum = 0.0
         self.n_summed = 0.0
 
+    def first_norms2(self):
+        """Return the squared gradient norm of every row at the current w.
+
+        From w = 0, where the prediction is the intercept for all rows, without a pass.
+        """
+        cdef Py_ssize_t i
+        cdef double derivative = 0.0, z = self.intercept[0]
+        cdef bint moved = np.any(self.coef)
+        cdef Row row
+        result = np.empty(self.y.shape[0])
+        cdef double[::1] view = result
+        with nogil:
+            for i in range(self.y.shape[0]):
+                if moved:
+                    get_row(self.rows, i, &row)
+                    z = dot(&row, &self.coef[0]) + self.intercept[0]
+                self.loss.evaluate(self.y[i], z, &derivative)
+                view[i] = derivative * derivative * (
+                    self.norms2[i] + self.fit_intercept
+                )
+        return result
+
     def penalty(self):
         """Return the penalty at the current w."""
         coef = np.asarray(self.coef)
