@@ -16,7 +16,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sklearn_awsgd._finish import LinearObjective, finish
+from sklearn_awsgd._finish import LinearObjective, best_constant, finish
 from sklearn_awsgd._kernels._linear import CoordinateRate, ScalarRate
 from sklearn_awsgd._kernels._rows import Rows
 from sklearn_awsgd._solver import History, Outcome, StopRule, solve
@@ -35,10 +35,11 @@ SCALAR_RATES = {"constant": 0.01, "optimal": 0.01, "invscaling": 0.01}
 COORDINATE_RATES = {"adagrad": None, "rmsprop": 0.001, "adadelta": 1.0}
 # Memory of RMSProp and AdaDelta.
 DECAY = 0.99
-# Draws of the sampling phase of learning_rate="auto": at least, and per parameter; never
-# more than one pass.
+# Draws of the sampling phase of learning_rate="auto": at least, for each parameter, and
+# as a share of the rows; never more than one pass.
 FEWEST_DRAWS = 10_000
 DRAWS_PER_PARAMETER = 60
+SHARE_OF_ROWS = 1 / 8
 
 
 @dataclass
@@ -324,12 +325,19 @@ class BaseAWSGD(BaseEstimator, metaclass=ABCMeta):
         n_rows = len(table.rows)
         outcome = Outcome()
         if not state["coef"].any():
+            if self.fit_intercept and not state["intercept"].any():
+                loss = self._losses[self.loss](self)
+                state["intercept"][0] = best_constant(loss, target, data.mass)
             problem, kernel = self._make_kernels(data, table, strata, k, target)
-            n_draws = DRAWS_PER_PARAMETER * (data.X.shape[1] + 1)
+            n_draws = max(
+                FEWEST_DRAWS,
+                DRAWS_PER_PARAMETER * (data.X.shape[1] + 1),
+                int(SHARE_OF_ROWS * n_rows),
+            )
             outcome = solve(
                 problem,
                 kernel,
-                pass_length=min(n_rows, max(n_draws, FEWEST_DRAWS)),
+                pass_length=min(n_rows, n_draws),
                 max_iter=1,
                 batch_size=self.batch_size,
                 should_stop=lambda objective: False,

@@ -255,6 +255,39 @@ class InverseCurvature:
         return g
 
 
+def best_constant(loss, y, mass):
+    """Return the b that minimises E_P[f(y, b)], nearly.
+
+    It is where the sampling phase starts: a rare class is far from b = 0, and the
+    derivatives at its own b tell which rows matter.
+    """
+    low, high = y.min(), y.max()
+    is_high = y == high
+    if (is_high | (y == low)).all():
+        share = is_high.mean() if mass is None else mass @ is_high
+        values, weights = np.array([low, high]), np.array([1 - share, share])
+    else:
+        values, weights = y, np.full(len(y), 1 / len(y)) if mass is None else mass
+    b, step = weights @ values, 0.0
+    best = np.inf
+    for _ in range(50):
+        z = np.full(len(values), b)
+        losses, derivatives = loss(values, z)
+        if weights @ losses > best:
+            step /= 2
+            b += step
+            continue
+        best = weights @ losses
+        curvature = weights @ loss.second_derivatives(values, z)
+        if curvature <= 1e-12:
+            break
+        step = weights @ derivatives / curvature
+        if abs(step) <= 1e-6 * (1 + abs(b)):
+            break
+        b -= step
+    return b
+
+
 def finish(objective, v, tol, max_passes, rng, record):
     """Minimise from v.
 

@@ -245,7 +245,8 @@ default="log_loss"
             sampler = self._make_sampler(strata)
             data, y = self._check_data(X, y, strata, reset=True)
             check_classification_targets(y)
-            classes, codes = np.unique(y, return_inverse=True)
+            classes = np.unique(y)
+            codes = np.searchsorted(classes, y)
             sample_weight = check_weights(sample_weight, len(y))
             present = codes if sample_weight is None else codes[sample_weight > 0]
             if len(np.unique(present)) < 2:
