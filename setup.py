@@ -12,6 +12,7 @@ KERNELS = [
     "_samplers",
     "_level_sampler",
     "_linear",
+    "_multinomial",
     "_batch",
 ]
 # sqrt in a loop is only vectorised when it need not set errno.

@@ -33,6 +33,7 @@ class History:
         "objective",
         "variance_gain",
         "effective_sample_size",
+        "validation_score",
     )
     SAMPLING_COLUMNS = ("problem", "draws", "stratum", "probability")
 
@@ -60,7 +61,7 @@ class History:
     def add_pass(self, label, n_draws, seconds, objective, verbose):
         """Record an exact pass over the rows."""
         self.pieces.append(
-            (label, "exact", n_draws, seconds, objective, np.nan, np.nan)
+            (label, "exact", n_draws, seconds, objective, np.nan, np.nan, np.nan)
         )
         if verbose:
             print(f"problem {label}, exact pass: objective {objective:.6g}")
@@ -107,6 +108,51 @@ class StopRule:
         return self.n_stalled >= self.n_iter_no_change
 
 
+class ValidationStop:
+    """Stop when the score on held-out data has not risen for some passes in a row.
+
+    Parameters
+    ----------
+    tol : float or None
+        What a score must rise by, above the best so far, to count.
+    n_iter_no_change : int
+        Number of passes without a rise to stop after.
+    score : callable
+        Returns the score of the current parameters; higher is better.
+    parameters : list of ndarray
+        The parameters, of which the best are kept.
+    """
+
+    def __init__(self, tol, n_iter_no_change, score, parameters):
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
+        self.score = score
+        self.parameters = parameters
+        self.best_score = self.best_counted = -np.inf
+        self.best_parameters = None
+        self.n_stalled = 0
+        self.last_score = np.nan
+
+    def __call__(self, objective):
+        """Score the parameters of a pass; return whether to stop."""
+        self.last_score = score = self.score()
+        if score > self.best_score:
+            self.best_score = score
+            self.best_parameters = [array.copy() for array in self.parameters]
+        if score > self.best_counted + (self.tol or 0.0):
+            self.best_counted = score
+            self.n_stalled = 0
+        else:
+            self.n_stalled += 1
+        return self.tol is not None and self.n_stalled >= self.n_iter_no_change
+
+    def restore_best(self):
+        """Give the parameters the values that scored best."""
+        if self.best_parameters is not None:
+            for array, best in zip(self.parameters, self.best_parameters, strict=True):
+                array[:] = best
+
+
 @dataclass
 class Outcome:
     """How a run ended."""
@@ -132,6 +178,7 @@ def solve(
     label=0,
     draw_counts=None,
     verbose=0,
+    deadline=np.inf,
 ):
     """Run passes of AW-SGD until a rule says stop.
 
@@ -157,6 +204,8 @@ def solve(
         Draws of each row, added to.
     verbose : int, default=0
         Whether to print a line for each pass.
+    deadline : float, default=inf
+        Value of ``perf_counter`` at which to stop.
 
     Returns
     -------
@@ -173,8 +222,9 @@ def solve(
     started = perf_counter()
     converged, n_draws, n_iter = False, 0, 0
     pass_sums = np.zeros(len(SUMS))
-    while n_iter < max_iter and not converged:
+    while n_iter < max_iter and not converged and perf_counter() <= deadline:
         pass_sums[:] = 0
+        n_in_pass = 0
         for piece in _pieces(pass_length, first=n_iter == 0):
             sums = np.zeros(len(SUMS))
             n_done = run(problem, sampler, piece, batch, sums, draw_counts)
@@ -185,6 +235,7 @@ def solve(
                     "or MinMaxScaler, lower eta0, or use learning_rate='adagrad'."
                 )
             n_draws += piece
+            n_in_pass += piece
             pass_sums += sums
             history.pieces.append(
                 (
@@ -195,6 +246,7 @@ def solve(
                     objective_scale * (sums[0] / piece + problem.penalty()),
                     _variance_gain(sums),
                     _effective_sample_size(sums),
+                    np.nan,
                 )
             )
             history.sampling += [
@@ -202,14 +254,18 @@ def solve(
                 for stratum, probability in enumerate(sampler.stratum_probabilities())
                 if probability > 0
             ]
+            if perf_counter() > deadline:
+                break
         n_iter += 1
-        objective = objective_scale * (pass_sums[0] / pass_length + problem.penalty())
+        objective = objective_scale * (pass_sums[0] / n_in_pass + problem.penalty())
         if verbose:
             print(
                 f"problem {label}, pass {n_iter}: objective {objective:.6g}, "
                 f"variance gain {_variance_gain(pass_sums):.3g}"
             )
         converged = should_stop(objective)
+        if hasattr(should_stop, "last_score"):
+            history.pieces[-1] = (*history.pieces[-1][:-1], should_stop.last_score)
     return Outcome(
         n_iter,
         n_draws,

@@ -29,6 +29,13 @@ class RowTable:
         P of each row, summing to one; None when all are equal.
     norms2 : ndarray of shape (n_samples,)
         Squared norms of the rows.
+
+    Attributes
+    ----------
+    rows : ndarray of int32
+        Rows with positive mass.
+    strata : ndarray of int or None
+        Given stratum of each row, as an index.
     """
 
     def __init__(self, mass, norms2):
@@ -37,6 +44,7 @@ class RowTable:
         self.rows = np.arange(self.n_samples, dtype=np.int32)
         if mass is not None:
             self.rows = self.rows[mass > 0]
+        self.strata = None
         self._norms2 = norms2
         self._safe = None
 
@@ -135,11 +143,11 @@ class UniformSampler(BaseEstimator):
     def _check(self):
         """Check the parameters: there are none."""
 
-    def _prepare(self, table, n_problems, strata):
+    def _prepare(self, table, n_problems, n_groups, strata):
         """Allocate what is learned, for all problems: nothing."""
         self.probabilities_ = np.ones((n_problems, 1))
 
-    def _kernel(self, problem, generator, table, strata, view):
+    def _kernel(self, problem, generator, table, view):
         """Return the compiled sampler of one problem."""
         return kernels.UniformSampler(generator, table.rows.copy(), table.mass)
 
@@ -246,15 +254,17 @@ class StrataSampler(BaseEstimator):
         check_number("sampler.forgetting", self.forgetting, above=0, high=1)
         check_number("sampler.eta0", self.eta0, low=0)
 
-    def _prepare(self, table, n_problems, strata):
-        """Allocate what is learned, for all problems; return the strata as indices.
+    def _prepare(self, table, n_problems, n_groups, strata):
+        """Allocate what is learned, for all problems.
 
         New strata of a later call are added behind the known ones.
         """
         if self.mixing > 0:
             table.safe()  # Built here once, not by each thread.
-        index = self._encode(strata, table.n_samples) if self.by == "given" else None
-        n_strata = 2 if index is None else len(self.strata_)
+        n_strata = n_groups
+        if self.by == "given":
+            table.strata = self._encode(strata, table.n_samples)
+            n_strata = len(self.strata_)
         n_known = self.tau_.shape[1] if hasattr(self, "tau_") else 0
         for name, empty in self._learned.items():
             array = np.full((n_problems, n_strata), empty)
@@ -263,7 +273,6 @@ class StrataSampler(BaseEstimator):
             setattr(self, name, array)
         if not n_known:
             self._scale = np.zeros((n_problems, 2))
-        return index
 
     def _encode(self, strata, n_samples):
         """Return given strata as indices into `strata_`."""
@@ -286,10 +295,9 @@ class StrataSampler(BaseEstimator):
         order = np.argsort(self.strata_, kind="stable")
         return order[np.searchsorted(self.strata_[order], strata)]
 
-    def _kernel(self, problem, generator, table, strata, view):
+    def _kernel(self, problem, generator, table, view):
         """Return the compiled sampler of one problem, on the state kept here."""
-        if strata is None:
-            strata = view.groups
+        strata = view.groups if self.by == "label" else table.strata
         n_strata = self.tau_.shape[1]
         layout = StrataLayout(table, strata, n_strata, with_safe=self.mixing > 0)
         tau = self.tau_[problem]
@@ -376,17 +384,24 @@ class LevelSampler(BaseEstimator):
         check_number("sampler.mixing", self.mixing, low=0, below=1)
         check_number("sampler.forgetting", self.forgetting, above=0, high=1)
 
-    def _prepare(self, table, n_problems, strata):
+    def _prepare(self, table, n_problems, n_groups, strata):
         """Allocate what is learned, for all problems."""
         if self.mixing > 0:
             table.safe()  # Built here once, not by each thread.
-        n_strata = 2 * _level_sampler.N_LEVELS_PER_GROUP
+        self._n_groups = n_groups
+        n_strata = n_groups * _level_sampler.N_LEVELS_PER_GROUP
         self.probabilities_ = np.zeros((n_problems, n_strata))
 
-    def _kernel(self, problem, generator, table, strata, view):
+    def _kernel(self, problem, generator, table, view):
         """Return the compiled sampler of one problem."""
         return _level_sampler.LevelSampler(
-            generator, table, view.groups, 2, view.norms2, self.mixing, self.forgetting
+            generator,
+            table,
+            view.groups,
+            self._n_groups,
+            view.norms2,
+            self.mixing,
+            self.forgetting,
         )
 
     def _store(self, problem, kernel):

@@ -19,7 +19,7 @@ cdef class Loss:
     cdef double curvature(self, double y, double z, double derivative) noexcept nogil:
         return 0.0
 
-    def __call__(self, double[::1] y, double[::1] z):
+    def __call__(self, const double[::1] y, const double[::1] z):
         """Return the losses and derivatives of arrays of targets and predictions."""
         cdef Py_ssize_t k, n = y.shape[0]
         losses, derivatives = np.empty(n), np.empty(n)
@@ -29,7 +29,7 @@ cdef class Loss:
                 loss_view[k] = self.evaluate(y[k], z[k], &derivative_view[k])
         return losses, derivatives
 
-    def second_derivatives(self, double[::1] y, double[::1] z):
+    def second_derivatives(self, const double[::1] y, const double[::1] z):
         """Return the second derivatives at arrays of targets and predictions."""
         cdef Py_ssize_t k, n = y.shape[0]
         cdef double derivative = 0.0
