@@ -18,7 +18,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sklearn_awsgd._finish import finish
+from sklearn_awsgd._finish import can_finish_l1, finish, finish_l1
 from sklearn_awsgd._kernels._linear import CoordinateRate, ScalarRate
 from sklearn_awsgd._kernels._rows import Rows
 from sklearn_awsgd._objectives import LinearObjective, best_constant
@@ -370,7 +370,11 @@ class BaseAWSGD(BaseEstimator, metaclass=ABCMeta):
         counts = None
         if self.count_draws:
             counts = np.zeros((len(targets), data.X.shape[0]), dtype=np.uint32)
-        finishing = not streaming and data.validation is None and self._has_finish()
+        finishing = (
+            not streaming
+            and data.validation is None
+            and self._has_finish(data.X.shape[1])
+        )
         train = self._train_to_optimum if finishing else self._train_by_steps
 
         def train_one(k, target):
@@ -413,13 +417,13 @@ class BaseAWSGD(BaseEstimator, metaclass=ABCMeta):
             self.draw_counts_ = counts
         self._assign_coefficients(data.X.dtype)
 
-    def _has_finish(self):
+    def _has_finish(self, n_features):
         """Return whether "auto" can go on to the optimum with exact passes."""
         return (
             self.learning_rate == "auto"
             and not self.average
-            and self.penalty in ("l2", None)
             and np.isfinite(self._make_loss().smoothness)
+            and (self.penalty in ("l2", None) or can_finish_l1(n_features))
         )
 
     def _train_by_steps(self, data, table, k, target, max_iter, tol, options):
@@ -479,20 +483,22 @@ class BaseAWSGD(BaseEstimator, metaclass=ABCMeta):
         started = perf_counter() - history.seconds()
         objective = self._make_objective(data, target)
         v = np.concatenate([np.append(s["coef"], s["intercept"]) for s in states])
-        report = finish(
+        alpha_l1 = self._alphas(data)[0]
+        minimize = partial(finish_l1, alpha_l1=alpha_l1) if alpha_l1 > 0 else finish
+        report = minimize(
             objective,
             objective.canonical(v),
-            0.0 if tol is None else tol,
-            max_iter,
-            np.random.Generator(self._generators[k]),
-            lambda point, n_passes: history.add_pass(
+            tol=0.0 if tol is None else tol,
+            max_passes=max_iter,
+            rng=np.random.Generator(self._generators[k]),
+            record=lambda point, n_passes: history.add_pass(
                 k,
                 outcome.n_draws + n_passes * n_rows,
                 perf_counter() - started,
                 data.total * point.value,
                 self.verbose,
             ),
-            options["deadline"],
+            deadline=options["deadline"],
         )
         for state, v in zip(states, np.split(report.point.v, len(states)), strict=True):
             state["coef"][:] = v[:-1]

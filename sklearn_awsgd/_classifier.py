@@ -483,6 +483,11 @@ default="auto"
             and len(self.classes_) > 2
         )
 
+    def _has_finish(self, n_features):
+        if self._is_softmax and self.penalty not in ("l2", None):
+            return False
+        return super()._has_finish(n_features)
+
     def _n_models(self, target):
         return len(self.classes_) if self._is_softmax else 1
 

@@ -13,7 +13,8 @@ from time import perf_counter
 
 import numpy as np
 
-from sklearn_awsgd._objectives import Point
+from sklearn_awsgd._kernels import _batch
+from sklearn_awsgd._objectives import MOST_PARAMETERS, Point
 
 # Rows of the first curvature sample: for each parameter, as a share of all, at least.
 ROWS_PER_PARAMETER = 12
@@ -32,6 +33,8 @@ CHEAP = 5e6
 # Shorter steps than this mean that the curvature is far too small, as where a loss is
 # linear: then each row is given a share of the largest curvature the loss can have.
 SHORTEST = 1 / 16
+# Sweeps of coordinate descent for a quadratic model with an l1 penalty.
+MAX_SWEEPS = 1000
 # Relative Newton decrement at which rounding decides.
 ROUNDING = 1e-24
 
@@ -86,12 +89,7 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf):
     n_samples = objective.n_samples
     exact = objective.newton_flops() <= CHEAP
     target = ROUNDING if exact else tol
-    n_rows = max(
-        ROWS_PER_PARAMETER * objective.n_columns,
-        int(SHARE_OF_ROWS * n_samples),
-        FEWEST_ROWS,
-    )
-    n_rows = n_samples if exact else min(n_rows, max(n_samples // 2, 1))
+    n_rows = _first_sample_size(objective, exact)
     values = []
 
     def evaluate(v):
@@ -146,3 +144,83 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf):
             floor = floor / 16 if floor > 1 / 16 else 0.0
         left = np.inf
         inverse = objective.inverse_curvature(point, n_rows, rng, floor)
+
+
+def _first_sample_size(objective, exact):
+    """Return the number of rows of the first curvature sample."""
+    if exact:
+        return objective.n_samples
+    n_rows = max(
+        ROWS_PER_PARAMETER * objective.n_columns,
+        int(SHARE_OF_ROWS * objective.n_samples),
+        FEWEST_ROWS,
+    )
+    return min(n_rows, max(objective.n_samples // 2, 1))
+
+
+def can_finish_l1(n_features):
+    """Return whether :func:`finish_l1` is meant for that many features."""
+    return n_features < MOST_PARAMETERS
+
+
+def finish_l1(
+    objective, v, alpha_l1, tol, max_passes, rng, record, deadline=np.inf
+):
+    """Minimise an objective plus ``alpha_l1 ||w||_1``, by proximal Newton steps.
+
+    Each step minimises the quadratic model of a curvature sample plus the l1 penalty by
+    coordinate descent, so coefficients become exactly zero. The parameters are those of
+    :func:`finish`.
+    """
+    n_samples = objective.n_samples
+    exact = objective.newton_flops() <= CHEAP
+    n_rows = _first_sample_size(objective, exact)
+    n_passes = 0
+
+    def evaluate(v):
+        nonlocal n_passes
+        n_passes += 1
+        point = objective(v)
+        point.value += alpha_l1 * np.abs(v[:-1]).sum()
+        point.gap = np.inf
+        record(point, n_passes)
+        return point
+
+    point = evaluate(v)
+    floor, left = 0.0, np.inf
+    direction = np.empty_like(v)
+    while True:
+        hessian, _ = objective.hessian(point, n_rows, rng, floor)
+        hessian = np.triu(hessian) + np.triu(hessian, 1).T
+        _batch.minimize_l1_model(
+            hessian, point.gradient, point.v, alpha_l1, direction, MAX_SWEEPS
+        )
+        # The decrease that the model promises, up to its quadratic part.
+        slope = point.gradient @ direction + alpha_l1 * (
+            np.abs(point.v[:-1] + direction[:-1]).sum() - np.abs(point.v[:-1]).sum()
+        )
+        scale = max(abs(point.value), 1e-300)
+        if -slope <= (ROUNDING if exact else tol) * scale:
+            return Report(point, -slope / 2, n_passes, True)
+        if -slope / 2 > SLOW * left and -slope / 2 < NEAR * scale:
+            n_rows = 4 * n_rows if 8 * n_rows < n_samples else n_samples
+        left, step = -slope / 2, 1.0
+        while True:
+            if n_passes >= max_passes or perf_counter() > deadline:
+                return Report(point, left, n_passes, 2 * left <= tol * scale)
+            new = evaluate(point.v + step * direction)
+            if new.value <= point.value + 1e-4 * step * slope:
+                point = new
+                floor = floor / 16 if floor > 1 / 16 else 0.0
+                break
+            if -slope <= 1e-12 * scale:
+                # Rounding hides the decrease: the model is trusted once more.
+                return Report(
+                    new if exact else point, left, n_passes, True
+                )
+            step /= 2
+            if step < SHORTEST:
+                if floor >= 1:
+                    return Report(point, left, n_passes, False)
+                floor = max(16 * floor, 1 / 16)
+                break

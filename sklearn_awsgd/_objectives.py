@@ -127,13 +127,20 @@ class LinearObjective:
             Least curvature of a row, as a share of the largest the loss can have: with
             1 a step cannot overshoot.
         """
-        curvatures = point.curvatures
-        if floor > 0:
-            curvatures = np.maximum(curvatures, floor * self.loss.smoothness)
         if self.n_columns > MOST_PARAMETERS:
-            diagonal = _batch.hessian_diagonal(self.rows, self.mass, curvatures)
+            diagonal = _batch.hessian_diagonal(
+                self.rows, self.mass, self._floored(point, floor)
+            )
             _add_penalty(diagonal, self.alpha, self.fit_intercept)
             return InverseCurvature(lambda g: g / diagonal, np.inf, sharp=False)
+        return InverseCurvature.from_hessian(*self.hessian(point, n_rows, rng, floor))
+
+    def hessian(self, point, n_rows, rng, floor):
+        """Return the upper triangle of a sampled Hessian, and its cost in passes.
+
+        The parameters are those of :meth:`inverse_curvature`.
+        """
+        curvatures = self._floored(point, floor)
         weight = curvatures * (1 / self.n_samples if self.mass is None else self.mass)
         chosen, times = systematic_sample(weight * (self.norms2 + 1), n_rows, rng)
         weights = times * weight[chosen]
@@ -160,9 +167,13 @@ class LinearObjective:
             hessian[:, -1] = 0
         _add_penalty(np.einsum("ii->i", hessian), self.alpha, self.fit_intercept)
         flops += self.n_columns**3 / 30
-        return InverseCurvature.from_hessian(
-            hessian, cost=flops / (4 * self.n_samples * (per_row + 5))
-        )
+        return hessian, flops / (4 * self.n_samples * (per_row + 5))
+
+    def _floored(self, point, floor):
+        """Return the curvature of each row, at least a share of the largest."""
+        if floor == 0:
+            return point.curvatures
+        return np.maximum(point.curvatures, floor * self.loss.smoothness)
 
 
 class MultinomialObjective:

@@ -3,6 +3,8 @@
 
 import numpy as np
 
+from libc.math cimport copysign, fabs
+
 from sklearn_awsgd._kernels._losses cimport Loss
 from sklearn_awsgd._kernels._rows cimport Row, Rows, axpy, dot, get_row, prefetch_row
 
@@ -102,3 +104,50 @@ def hessian_diagonal(Rows rows, const double[::1] mass, const double[::1] curvat
                 view[j] += weight * row.values[k] * row.values[k]
             view[d] += weight
     return diagonal
+
+
+def minimize_l1_model(
+    const double[:, ::1] hessian,
+    const double[::1] gradient,
+    const double[::1] w,
+    double alpha_l1,
+    double[::1] d,
+    Py_ssize_t max_sweeps,
+):
+    """Minimise <g, d> + d^T H d / 2 + alpha_l1 ||w + d||_1 by coordinate descent.
+
+    Parameters
+    ----------
+    hessian : ndarray of shape (p, p)
+        H, symmetric, with a positive diagonal.
+    gradient, w : ndarray of shape (p,)
+        g and w; the last coordinate is the intercept, which has no l1 penalty.
+    alpha_l1 : float
+        Strength of the l1 penalty.
+    d : ndarray of shape (p,)
+        Set to the minimiser.
+    max_sweeps : int
+        Largest number of sweeps over the coordinates.
+    """
+    cdef Py_ssize_t sweep, j, k, p = w.shape[0]
+    cdef double old, new, size, change, largest, first = 0.0
+    cdef double[::1] slope = np.array(gradient)
+    d[:] = 0.0
+    with nogil:
+        for sweep in range(max_sweeps):
+            largest = 0.0
+            for j in range(p):
+                old = w[j] + d[j]
+                new = old - slope[j] / hessian[j, j]
+                if j < p - 1:
+                    size = fabs(new) - alpha_l1 / hessian[j, j]
+                    new = copysign(size, new) if size > 0.0 else 0.0
+                change = new - old
+                if change != 0.0:
+                    d[j] += change
+                    for k in range(p):
+                        slope[k] += change * hessian[j, k]
+                    largest = max(largest, change * change * hessian[j, j])
+            first = max(first, largest)
+            if largest <= 1e-16 * first:
+                break
