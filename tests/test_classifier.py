@@ -168,15 +168,15 @@ def test_weights_have_the_meaning_of_logistic_regression(
     alpha = 0.01
     sample_weight = rng.integers(0, 4, len(y)).astype(float) if weighted else None
     total = len(y) if sample_weight is None else sample_weight.sum()
-    best = LogisticRegression(
-        C=1 / (alpha * total), class_weight=class_weight, tol=1e-10
-    ).fit(X, y, sample_weight)
     weight = np.ones(len(y)) if sample_weight is None else sample_weight.copy()
-    if class_weight is not None:
-        factors = {0: 1.0, 1: 5.0}
-        if class_weight == "balanced":
-            sums = [weight[y == k].sum() for k in (0, 1)]
-            factors = [sum(sums) / (2 * s) for s in sums]
+    factors = class_weight
+    if class_weight == "balanced":
+        # From the weighted counts; old versions of scikit-learn count rows.
+        sums = [weight[y == k].sum() for k in (0, 1)]
+        factors = {k: sum(sums) / (2 * sums[k]) for k in (0, 1)}
+    best = LogisticRegression(C=1 / (alpha * total), class_weight=factors, tol=1e-10)
+    best.fit(X, y, sample_weight)
+    if factors is not None:
         weight *= np.where(y == 1, factors[1], factors[0])
     weight /= total
     clf = classifier(seed, sampler=sampler, alpha=alpha, class_weight=class_weight)
