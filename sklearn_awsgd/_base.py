@@ -2,7 +2,7 @@
 
 import copy
 import warnings
-from abc import ABCMeta, abstractmethod
+from abc import ABCMeta
 from dataclasses import dataclass
 
 import numpy as np

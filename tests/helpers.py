@@ -3,11 +3,11 @@
 import numpy as np
 from scipy import sparse
 from scipy.special import expit
+from sklearn_awsgd._kernels._loop import POINT, SUMS, run
+from sklearn_awsgd._kernels._rows import Rows
 
 from sklearn_awsgd import samplers
 from sklearn_awsgd._kernels import _linear, _samplers
-from sklearn_awsgd._kernels._loop import POINT, SUMS, run
-from sklearn_awsgd._kernels._rows import Rows
 
 
 def stream(seed):
@@ -55,7 +55,9 @@ def linear_problem(X, y, loss, state, rule, *, l1=0.0, l2=0.0, average_start=0, 
     shared = (rows, loss, y, norms2, state, l1, l2, True, average_start)
     is_sparse = sparse.issparse(X)
     if rule in _linear.SCHEDULES:
-        power_t, alpha, t0 = (rate.get(name, 0.5) for name in ("power_t", "alpha", "t0"))
+        power_t, alpha, t0 = (
+            rate.get(name, 0.5) for name in ("power_t", "alpha", "t0")
+        )
         return _linear.ScalarRate(
             *shared, rule, rate["eta0"], power_t, alpha, t0, is_sparse
         )
@@ -165,7 +167,9 @@ class StrataTwin:
         self.P = np.full(n_rows, 1 / n_rows) if mass is None else mass
         self.weighted = mass is not None
         self.N = np.bincount(strata, weights=self.P, minlength=n_strata)
-        members = [np.flatnonzero((strata == s) & (self.P > 0)) for s in range(n_strata)]
+        members = [
+            np.flatnonzero((strata == s) & (self.P > 0)) for s in range(n_strata)
+        ]
         self.members = members
         bound = np.sqrt((np.ones(n_rows) if norms2 is None else norms2) + 1)
         self.safe = bound / (self.P @ bound)

@@ -7,6 +7,7 @@ import pickle
 import joblib
 import numpy as np
 import pytest
+from helpers import log_loss, stream
 from scipy import sparse
 from scipy.special import expit
 from sklearn.base import clone
@@ -16,7 +17,6 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from helpers import log_loss, stream
 from sklearn_awsgd import AWSGDClassifier
 from sklearn_awsgd.samplers import StrataSampler, UniformSampler
 
@@ -180,7 +180,9 @@ def test_weights_have_the_meaning_of_logistic_regression(
         weight *= np.where(y == 1, factors[1], factors[0])
     weight /= total
     clf = classifier(seed, sampler=sampler, alpha=alpha, class_weight=class_weight)
-    clf.set_params(max_iter=150, average=400 * 50).fit(X, y, sample_weight=sample_weight)
+    clf.set_params(max_iter=150, average=400 * 50).fit(
+        X, y, sample_weight=sample_weight
+    )
     reached = objective(clf, X, y, alpha, weight)
     lowest = objective(best, X, y, alpha, weight)
     assert lowest * (1 - 1e-9) <= reached <= lowest * (1 + 2e-3)

@@ -7,9 +7,7 @@ from sklearn_awsgd import AWSGDClassifier
 from sklearn_awsgd.samplers import StrataSampler
 
 # The checks cut max_iter short.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::sklearn.exceptions.ConvergenceWarning"
-)
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 RANDOM_DRAWS = (
     "A repeated row and a row of weight 2 are the same to the objective, but other "

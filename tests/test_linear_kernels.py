@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from scipy import sparse
-
 from helpers import (
     linear_problem,
     linear_state,
@@ -13,6 +11,7 @@ from helpers import (
     stream,
     uniform_kernel,
 )
+from scipy import sparse
 from sklearn_awsgd._kernels._losses import LogLoss
 
 N_ROWS, N_FEATURES, N_PASSES = 25, 6, 4

@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from sklearn.base import clone
-
 from helpers import (
     StrataTwin,
     linear_problem,
@@ -15,8 +13,10 @@ from helpers import (
     stream,
     uniform_kernel,
 )
+from sklearn.base import clone
 from sklearn_awsgd._kernels._loop import POINT
 from sklearn_awsgd._kernels._losses import LogLoss, SquaredError
+
 from sklearn_awsgd.samplers import StrataSampler
 
 N_ROWS = 30

@@ -13,7 +13,10 @@ LOSSES = {
     "log_loss": (_losses.LogLoss(), lambda y, z: np.logaddexp(0, -y * z)),
     "hinge": (_losses.Hinge(1.0), lambda y, z: np.maximum(0, 1 - y * z)),
     "perceptron": (_losses.Hinge(0.0), lambda y, z: np.maximum(0, -y * z)),
-    "squared_hinge": (_losses.SquaredHinge(), lambda y, z: np.maximum(0, 1 - y * z) ** 2),
+    "squared_hinge": (
+        _losses.SquaredHinge(),
+        lambda y, z: np.maximum(0, 1 - y * z) ** 2,
+    ),
     "modified_huber": (
         _losses.ModifiedHuber(),
         lambda y, z: np.where(y * z < -1, -4 * y * z, np.maximum(0, 1 - y * z) ** 2),

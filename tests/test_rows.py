@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from scipy import sparse
-
 from helpers import linear_problem, linear_state, run_draws, uniform_kernel
+from scipy import sparse
 from sklearn_awsgd._kernels._losses import LogLoss
 from sklearn_awsgd._kernels._rows import Rows
+
 from sklearn_awsgd._validation import check_rows
 
 

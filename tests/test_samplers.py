@@ -2,12 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
-from scipy import stats
-from sklearn.base import clone
-
 from helpers import (
     StrataTwin,
     alias_twin,
@@ -17,7 +11,13 @@ from helpers import (
     stream,
     uniform_kernel,
 )
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import stats
+from sklearn.base import clone
 from sklearn_awsgd._kernels._samplers import AliasTable
+
 from sklearn_awsgd.samplers import StrataSampler
 
 N_ROWS, N_STRATA = 40, 4
@@ -55,7 +55,12 @@ class Case:
         self.setting = clone(SETTINGS[name])
         self.bits, self.rng = stream(seed)
         self.kernel = strata_kernel(
-            clone(self.setting), self.bits, self.strata, N_STRATA, self.mass, self.norms2
+            clone(self.setting),
+            self.bits,
+            self.strata,
+            N_STRATA,
+            self.mass,
+            self.norms2,
         )
         self.twin = StrataTwin(
             self.rng, self.setting, self.strata, N_STRATA, self.mass, self.norms2
@@ -115,7 +120,9 @@ def test_alias_twin_is_the_table(w):
     accept, other = alias_twin(w)
     p = accept / len(w)
     np.add.at(p, other, (1 - accept) / len(w))
-    np.testing.assert_allclose(AliasTable(w).probabilities(), p, rtol=1e-12, atol=1e-300)
+    np.testing.assert_allclose(
+        AliasTable(w).probabilities(), p, rtol=1e-12, atol=1e-300
+    )
 
 
 @weighted_or_not

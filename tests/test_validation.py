@@ -136,9 +136,7 @@ def test_rows_that_are_not_finite(layout, value, fitted, imbalanced):
 def test_rows_whose_squares_overflow(fitted, imbalanced):
     X, y = imbalanced
     match = "overflow.*StandardScaler"
-    check_unchanged_after_failure(
-        fitted, ValueError, match, with_value(X, 1e200), y
-    )
+    check_unchanged_after_failure(fitted, ValueError, match, with_value(X, 1e200), y)
 
 
 BAD_DATA = {
@@ -236,9 +234,7 @@ def test_huge_weights_do_not_overflow(imbalanced, seed):
 )
 def test_mismatched_strata(strata, match, fitted, imbalanced):
     fitted.set_params(sampler="strata")
-    check_unchanged_after_failure(
-        fitted, ValueError, match, *imbalanced, strata=strata
-    )
+    check_unchanged_after_failure(fitted, ValueError, match, *imbalanced, strata=strata)
 
 
 @pytest.mark.parametrize(
