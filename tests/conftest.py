@@ -44,4 +44,4 @@ def three_classes(rng):
     """A problem with three classes of different sizes."""
     X = rng.standard_normal((300, 4))
     score = X @ rng.standard_normal((4, 3)) + rng.gumbel(size=(300, 3))
-    return X, np.array(["a", "b", "c"])[(score + [2.0, 1.0, 0.0]).argmax(axis=1)]
+    return X, np.array(["a", "b", "c"])[np.add(score, [2.0, 1.0, 0.0]).argmax(axis=1)]

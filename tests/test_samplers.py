@@ -248,7 +248,7 @@ def test_gradients_are_a_martingale_around_the_true_gradient(name, weighted, see
     ids=["moments", "moments, mixing", "sgd", "adagrad"],
 )
 def test_learned_probabilities_reach_the_best_allocation(setting, seed):
-    """On fixed gradients E_q ||d||^2 comes near its minimum over all strata samplers."""
+    """On fixed gradients E_q ||d||^2 comes near its minimum over the probabilities."""
     strata = np.repeat([0, 1, 2], [30, 15, 5])
     roots = np.array([1.0, 4.0, 12.0])[strata]
     kernel = strata_kernel(clone(setting), np.random.PCG64(seed), strata)

@@ -179,8 +179,8 @@ cdef class ScalarRate(LinearProblem):
 
     def __init__(
         self, rows, loss, y, norms2, state, alpha_l1, alpha_l2, fit_intercept,
-        average_start, str schedule, double eta0, double power_t, double alpha, double t0,
-        bint sparse,
+        average_start, str schedule, double eta0, double power_t, double alpha,
+        double t0, bint sparse,
     ):
         super().__init__(
             rows, loss, y, norms2, state, alpha_l1, alpha_l2, fit_intercept,
@@ -272,11 +272,11 @@ cdef class ScalarRate(LinearProblem):
 cdef class CoordinateRate(LinearProblem):
     """A step size rho_j for each coordinate, from the gradients it has seen.
 
-    A coordinate's rate is zero until it has had a gradient, so that the penalty does not
-    undo a coefficient that training starts from, and moves only when the coordinate has
-    one: dense and sparse rows of the same numbers give the same steps. Between two visits of a
-    coordinate of a sparse problem its rate is constant and the penalty has the closed
-    form of `catch_up`.
+    A coordinate's rate is zero until it has had a gradient, so that the penalty does
+    not undo a coefficient that training starts from, and moves only when the
+    coordinate has one: dense and sparse rows of the same numbers give the same steps.
+    Between two visits of a coordinate of a sparse problem its rate is constant and the
+    penalty has the closed form of `catch_up`.
 
     Parameters
     ----------
