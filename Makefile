@@ -9,6 +9,8 @@ KERNELS := $(wildcard sklearn_awsgd/_kernels/*.pyx sklearn_awsgd/_kernels/*.pxd)
 # a new extra does not compile the package again.
 EXTRA = $(BIN)/python -c "import configparser as c, sys; p = c.ConfigParser(); \
 	p.read('setup.cfg'); print(*p['options.extras_require'][sys.argv[1]].split())"
+BUILD_REQUIRES = $(BIN)/python -c "import tomllib; \
+	print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'])"
 # The lower bounds of setup.cfg.
 OLDEST_VERSIONS := scikit-learn==1.6.0 numpy==1.26.4 scipy==1.11.4 joblib==1.3.2
 
@@ -46,17 +48,16 @@ clean:
 	rm -f sklearn_awsgd/_kernels/*.c sklearn_awsgd/_kernels/*.so demo.png
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# Without build isolation, so that NumPy and SciPy are fetched once.
 .venv/package: setup.py setup.cfg pyproject.toml $(KERNELS)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet $$($(BUILD_REQUIRES))
+	$(BIN)/python -m pip install --quiet --no-build-isolation --editable .
 	touch $@
 
-.venv/extra-%: setup.cfg | .venv/package
+.venv/extra-%: .venv/package
 	$(BIN)/python -m pip install --quiet $$($(EXTRA) $*)
 	touch $@
-
-# An order-only prerequisite would leave a stale build when a kernel changes.
-.venv/extra-plot .venv/extra-test .venv/extra-lint: .venv/package
 
 $(OLDEST)/installed: Makefile setup.cfg
 	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
