@@ -49,8 +49,8 @@ def random_labels(rng, n_samples):
 def dense(rng, n_samples, n_features, dtype):
     """Return Gaussian rows, filled in pieces: no copy in another dtype."""
     X = np.empty((n_samples, n_features), dtype=dtype)
-    for first in range(0, n_samples, 10_000):
-        piece = X[first : first + 10_000]
+    for first in range(0, n_samples, 1000):
+        piece = X[first : first + 1000]
         piece[...] = rng.standard_normal(piece.shape, dtype=np.float32)
     return X
 
@@ -127,8 +127,8 @@ def against_sgd(n_turns):
 def label_over_uniform(n_turns):
     """Compare the label sampler with uniform draws on long rows."""
     rng = np.random.default_rng(0)
-    X, y = dense(rng, 20_000, 1280, np.float64), random_labels(rng, 20_000)
-    costs = cost_per_draw(["uniform", "label"], X, y, (1, 5), n_turns)
+    X, y = dense(rng, 30_000, 1280, np.float64), random_labels(rng, 30_000)
+    costs = cost_per_draw(["uniform", "label"], X, y, (1, 4), n_turns)
     return [
         {
             "rows": "dense d=1280 float64",
