@@ -6,9 +6,8 @@ import numpy as np
 from setuptools import Extension, setup
 
 KERNELS = ["_loop", "_rows", "_losses", "_samplers", "_linear"]
-# sqrt in a loop is only vectorised when it need not set errno; debug symbols of
-# generated code help nobody and take a quarter of the time.
-FLAGS = [] if os.name == "nt" else ["-O3", "-g0", "-fno-math-errno"]
+# sqrt in a loop is only vectorised when it need not set errno.
+FLAGS = [] if os.name == "nt" else ["-O3", "-fno-math-errno"]
 
 setup(
     ext_modules=[

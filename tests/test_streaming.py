@@ -112,7 +112,8 @@ def test_a_class_that_is_absent_from_the_first_chunk_of_three(
     for _ in range(5):
         clf.partial_fit(X, y)
     assert clf.coef_.shape == (3, 4)
-    assert set(clf.predict(X)) == {"a", "b", "c"}
+    scores = clf.decision_function(X)[:, 2]
+    assert scores[y == "c"].mean() > scores[y != "c"].mean() + 0.2
 
 
 def test_single_rows(seed, rng):
