@@ -116,6 +116,18 @@ def test_a_class_that_is_absent_from_the_first_chunk_of_three(
     assert scores[y == "c"].mean() > scores[y != "c"].mean() + 0.2
 
 
+def test_class_weights_with_a_class_that_is_absent(seed, rng):
+    X, y = chunk(rng, 60, 60)
+    clf = streaming(seed, class_weight={0: 1.0, 1: 3.0})
+    clf.partial_fit(X[:60], y[:60], classes=[0, 1])
+    for _ in range(5):
+        clf.partial_fit(X, y)
+    plain = streaming(seed)
+    for _ in range(6):
+        plain.partial_fit(X, y, classes=[0, 1])
+    assert (clf.predict(X) == 1).sum() > (plain.predict(X) == 1).sum()
+
+
 def test_single_rows(seed, rng):
     X, y = chunk(rng, 50, 150)
     clf = streaming(seed)
