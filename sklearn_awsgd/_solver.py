@@ -228,7 +228,9 @@ def solve(
         for piece in _pieces(pass_length, first=n_iter == 0):
             sums = np.zeros(len(SUMS))
             n_done = run(problem, sampler, piece, batch, sums, draw_counts)
-            if n_done < piece:
+            with np.errstate(over="ignore", invalid="ignore"):
+                overflow = not np.isfinite(problem.penalty())
+            if n_done < piece or overflow:
                 raise ValueError(
                     "Floating-point overflow: the steps diverged after "
                     f"{n_draws + n_done} draws. Scale the features with StandardScaler "

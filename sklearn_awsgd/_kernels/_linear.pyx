@@ -17,7 +17,7 @@ from libc.math cimport copysign, expm1, fabs, log1p, pow, sqrt
 
 from sklearn_awsgd._kernels._rows cimport axpy, dot, get_row, prefetch_row
 
-# An AdaGrad accumulator that has seen no gradient: finite rate, no step.
+# Keeps AdaGrad's division defined for a coordinate that has seen no gradient.
 cdef double TINY = 1e-300
 # Keeps the first steps of RMSProp and AdaDelta finite, and AdaDelta's above zero.
 cdef double EPSILON = 1e-6
@@ -205,8 +205,8 @@ cdef class ScalarRate(LinearProblem):
 
     def __init__(
         self, rows, loss, y, norms2, state, alpha_l1, alpha_l2, fit_intercept,
-        average_start, str schedule, double eta0, double power_t, double alpha, double t0,
-        bint sparse,
+        average_start, str schedule, double eta0, double power_t, double alpha,
+        double t0, bint sparse,
     ):
         super().__init__(
             rows, loss, y, norms2, state, alpha_l1, alpha_l2, fit_intercept,
@@ -298,10 +298,11 @@ cdef class ScalarRate(LinearProblem):
 cdef class CoordinateRate(LinearProblem):
     """A step size rho_j for each coordinate, from the gradients it has seen.
 
-    A coordinate's rate moves only when the coordinate has a gradient, so dense and
-    sparse rows of the same numbers give the same steps. Between two visits of a
-    coordinate of a sparse problem its rate is constant and the penalty has the closed
-    form of `catch_up`.
+    A coordinate's rate is zero until it has had a gradient, so that the penalty does
+    not undo a coefficient that training starts from, and moves only when the
+    coordinate has one: dense and sparse rows of the same numbers give the same steps.
+    Between two visits of a coordinate of a sparse problem its rate is constant and the
+    penalty has the closed form of `catch_up`.
 
     Parameters
     ----------
@@ -335,14 +336,17 @@ cdef class CoordinateRate(LinearProblem):
         self.lazy = sparse
         # As in `ScalarRate`.
         self.eager = sparse and self.averaging and alpha_l1 > 0.0
+        self.look_for_waiting()
         if sparse:
             self.seen = np.zeros(self.coef.shape[0], dtype=np.int64)
             self.rates = np.array([self.rate(j) for j in range(self.coef.shape[0])])
 
     cdef double rate(self, Py_ssize_t j) noexcept nogil:
         """rho_j from what coordinate j has seen."""
+        if self.squares[j] == 0.0:
+            return 0.0
         if self.rule == ADAGRAD:
-            return self.eta0 / sqrt(self.squares[j] + TINY)
+            return self.eta0 / sqrt(self.squares[j])
         if self.rule == RMSPROP:
             return self.eta0 / (sqrt(self.squares[j]) + EPSILON)
         return (
@@ -385,7 +389,7 @@ cdef class CoordinateRate(LinearProblem):
         cdef double gradient, root, u, rho, cut
         cdef double eta0 = self.eta0
         cdef double l1 = eta0 * self.alpha_l1, l2 = eta0 * self.alpha_l2
-        if self.rule == ADAGRAD:
+        if self.rule == ADAGRAD and not self.waiting:
             # The proximal step with rho = eta0 / root, multiplied through by root: one
             # square root and one division for each coordinate, both vectorised.
             for j in range(size):
@@ -464,7 +468,16 @@ cdef class CoordinateRate(LinearProblem):
             for j in range(self.coef.shape[0]):
                 self.catch_up(j)
 
+    cdef void look_for_waiting(self) noexcept nogil:
+        """Find out whether a coefficient to start from still waits for a gradient."""
+        cdef Py_ssize_t j
+        self.waiting = False
+        for j in range(self.coef.shape[0]):
+            if self.squares[j] == 0.0 and self.coef[j] != 0.0:
+                self.waiting = True
+
     cdef void flush(self) noexcept nogil:
         self.catch_up_all()
+        self.look_for_waiting()
         if self.summing:
             self.fold_average()

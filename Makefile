@@ -1,0 +1,68 @@
+# `make demo` and `make test` need Python 3.11 or later, a C compiler and a package
+# index; everything is installed into virtual environments in this directory.
+
+PYTHON ?= python3
+BIN := .venv/bin
+OLDEST := .venv-oldest
+KERNELS := $(wildcard sklearn_awsgd/_kernels/*.pyx sklearn_awsgd/_kernels/*.pxd)
+# The requirements of one extra of setup.cfg: installed apart from the package, so that
+# a new extra does not compile the package again.
+EXTRA = $(BIN)/python -c "import configparser as c, sys; p = c.ConfigParser(); \
+	p.read('setup.cfg'); print(*p['options.extras_require'][sys.argv[1]].split())"
+BUILD_REQUIRES = $(BIN)/python -c "import tomllib; \
+	print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'])"
+# The lower bounds of setup.cfg.
+OLDEST_VERSIONS := scikit-learn==1.6.0 numpy==1.26.4 scipy==1.11.4 joblib==1.3.2
+
+# One thread each: the checks fit thousands of tiny models.
+export OMP_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+
+.PHONY: demo test test-newest test-oldest lint bench clean
+
+demo: .venv/extra-plot
+	$(BIN)/python examples/demo.py
+
+test: test-newest test-oldest
+
+test-newest: .venv/extra-test
+	$(BIN)/python -m pytest tests
+	$(BIN)/python -m pytest --doctest-modules sklearn_awsgd
+	$(BIN)/python -m pytest --doctest-glob="*.rst" README.rst doc
+
+# The package is that of the source tree, compiled for .venv with the same Python.
+test-oldest: $(OLDEST)/installed .venv/package
+	$(OLDEST)/bin/python -m pytest tests/test_estimator_checks.py
+
+lint: .venv/extra-lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint sklearn_awsgd
+	$(BIN)/codespell sklearn_awsgd tests benchmarks examples doc Makefile *.rst
+
+bench: .venv/package
+	$(BIN)/python benchmarks/bench_step_cost.py
+
+clean:
+	rm -rf .venv .venv-oldest build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -f sklearn_awsgd/_kernels/*.c sklearn_awsgd/_kernels/*.so demo.png
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Without build isolation, so that NumPy and SciPy are fetched once, and without debug
+# symbols, which take a quarter of the compiler's time.
+.venv/package: setup.py setup.cfg pyproject.toml $(KERNELS)
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet $$($(BUILD_REQUIRES))
+	CFLAGS="-g0 $$CFLAGS" $(BIN)/python -m pip install --quiet --no-build-isolation \
+		--editable .
+	touch $@
+
+.venv/extra-%: .venv/package
+	$(BIN)/python -m pip install --quiet $$($(EXTRA) $*)
+	touch $@
+
+$(OLDEST)/installed: Makefile setup.cfg
+	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet $(OLDEST_VERSIONS) \
+		pytest hypothesis pandas
+	touch $@

@@ -1,0 +1,216 @@
+"""What does a draw cost beside a step of SGDClassifier, and how much memory a fit?
+
+CPU time on one thread. The cost of a draw is the difference between fits with many and
+few passes over the number of draws between them, so that validation and set-up are not
+in it. Contestants take turns, and each cost is given as the median over the turns and
+from the fastest turns. Loss, penalty and step sizes are the same for all.
+
+The classes are random and of equal size, so that the learned probabilities stay where
+they start: otherwise the rows of a rare class would stay in the cache and flatter the
+learned sampler. How far they moved is in the table.
+"""
+
+import _common  # isort: skip  (sets the number of threads)
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+
+import numpy as np
+from scipy import sparse
+from sklearn.linear_model import SGDClassifier
+
+from sklearn_awsgd import AWSGDClassifier
+
+STEPS = {
+    "loss": "log_loss",
+    "penalty": "l2",
+    "alpha": 1e-4,
+    "learning_rate": "constant",
+    "eta0": 1e-4,
+    "tol": None,
+    "random_state": 0,
+}
+CONTESTANTS = {
+    "SGDClassifier": lambda: SGDClassifier(**STEPS),
+    "uniform": lambda: AWSGDClassifier(sampler="uniform", **STEPS),
+    "label": lambda: AWSGDClassifier(sampler="label", **STEPS),
+}
+
+
+def random_labels(rng, n_samples):
+    """Return two classes of equal size in random order."""
+    return rng.permutation(np.arange(n_samples) % 2)
+
+
+def dense(rng, n_samples, n_features, dtype):
+    """Return Gaussian rows, filled in pieces: no copy in another dtype."""
+    X = np.empty((n_samples, n_features), dtype=dtype)
+    for first in range(0, n_samples, 1000):
+        piece = X[first : first + 1000]
+        piece[...] = rng.standard_normal(piece.shape, dtype=np.float32)
+    return X
+
+
+def csr(rng, n_samples, n_nonzeros, n_features=20_000):
+    """Return rows with the same number of nonzeros each, at random places."""
+    indices = np.sort(rng.integers(0, n_features, (n_samples, n_nonzeros)), axis=1)
+    # Equal neighbours would be merged, with a copy, before training.
+    indices = (indices + np.arange(n_nonzeros)).astype(np.int32)
+    indptr = np.arange(0, indices.size + 1, n_nonzeros, dtype=np.int32)
+    values = rng.standard_normal(indices.size)
+    shape = (n_samples, n_features + n_nonzeros)
+    return sparse.csr_array((values, indices.ravel(), indptr), shape=shape)
+
+
+def cost_per_draw(names, X, y, passes, n_turns):
+    """Return nanoseconds of CPU time for a draw, by contestant: (median, fastest)."""
+    few, many = passes
+    times = {name: {few: [], many: []} for name in names}
+    for turn in range(n_turns):
+        # Another order each turn: nobody always follows the same contestant.
+        for name in np.roll(names, turn):
+            for n_passes in passes:
+                model = CONTESTANTS[name]().set_params(max_iter=n_passes)
+                started = time.process_time()
+                model.fit(X, y)
+                times[name][n_passes].append(time.process_time() - started)
+    to_ns = 1e9 / ((many - few) * len(y))
+    return {
+        name: (
+            to_ns * float(np.median(np.subtract(found[many], found[few]))),
+            to_ns * (min(found[many]) - min(found[few])),
+        )
+        for name, found in times.items()
+    }
+
+
+def how_far_moved(X, y):
+    """Return the largest distance of a learned probability from the class's share."""
+    clf = CONTESTANTS["label"]().set_params(max_iter=3).fit(X, y)
+    history = clf.sampling_history_
+    positive = history["stratum"] == 1
+    return float(np.abs(history["probability"][positive] - y.mean()).max())
+
+
+def against_sgd(n_turns):
+    """Compare with SGDClassifier for dense and sparse rows."""
+    rng = np.random.default_rng(0)
+    cases = [
+        (f"dense d={d} {np.dtype(dtype).name}", n, d, dtype)
+        for d, n in ((10, 100_000), (100, 30_000), (300, 15_000), (1280, 6_000))
+        for dtype in (np.float64, np.float32)
+    ] + [(f"CSR {k} nonzeros", 50_000, k, None) for k in (20, 80)]
+    rows = []
+    for case, n_samples, width, dtype in cases:
+        y = random_labels(rng, n_samples)
+        if dtype is None:
+            X = csr(rng, n_samples, width)
+        else:
+            X = dense(rng, n_samples, width, dtype)
+        # About the same number of numbers read in each case.
+        many = 2 + max(4, 60_000_000 // (n_samples * (width + 20)))
+        costs = cost_per_draw(list(CONTESTANTS), X, y, (2, many), n_turns)
+        reference = costs["SGDClassifier"]
+        row = {"rows": case, "SGDClassifier ns": reference[0]}
+        for name in ("uniform", "label"):
+            row[f"{name} ns"] = costs[name][0]
+            row[f"{name} / SGD"] = costs[name][0] / reference[0]
+            row[f"{name} / SGD, fastest"] = costs[name][1] / reference[1]
+        rows.append(row)
+    return rows
+
+
+def label_over_uniform(n_turns):
+    """Compare the label sampler with uniform draws on long rows."""
+    rng = np.random.default_rng(0)
+    X, y = dense(rng, 30_000, 1280, np.float64), random_labels(rng, 30_000)
+    costs = cost_per_draw(["uniform", "label"], X, y, (1, 4), n_turns)
+    return [
+        {
+            "rows": "dense d=1280 float64",
+            "uniform ns": costs["uniform"][0],
+            "label ns": costs["label"][0],
+            "label / uniform": costs["label"][0] / costs["uniform"][0],
+            "fastest": costs["label"][1] / costs["uniform"][1],
+            "probabilities moved by": how_far_moved(X, y),
+        }
+    ]
+
+
+def number_of_rows(n_turns):
+    """Return the cost of a draw for more and more rows."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for n_samples in (10_000, 100_000, 1_000_000):
+        X, y = dense(rng, n_samples, 30, np.float64), random_labels(rng, n_samples)
+        many = 1 + max(2, 2_000_000 // n_samples)
+        costs = cost_per_draw(["uniform", "label"], X, y, (1, many), n_turns)
+        rows.append(
+            {
+                "rows": f"n={n_samples} d=30",
+                "MB": X.nbytes / 1e6,
+                **{f"{name} ns": cost[0] for name, cost in costs.items()},
+                **{f"{name} ns, fastest": cost[1] for name, cost in costs.items()},
+            }
+        )
+    return rows
+
+
+def peak_memory(gigabytes):
+    """Return the peak memory of a fit over the size of its data, in a child process."""
+    command = [sys.executable, __file__, "--memory-child", str(gigabytes)]
+    result = subprocess.run(command, check=True, capture_output=True, text=True)
+    return [json.loads(result.stdout)]
+
+
+def memory_child(gigabytes):
+    """Fit on an array of some size and print what it took."""
+    rng = np.random.default_rng(0)
+    X = dense(rng, int(gigabytes * 1e9 / (8 * 1280)), 1280, np.float64)
+    y = random_labels(rng, len(X))
+    before = _peak_bytes()
+    CONTESTANTS["label"]().set_params(max_iter=1).fit(X, y)
+    row = {
+        "array GB": X.nbytes / 1e9,
+        "peak GB before fit": before / 1e9,
+        "peak GB after fit": _peak_bytes() / 1e9,
+        "peak / array": _peak_bytes() / X.nbytes,
+    }
+    print(json.dumps(row))
+
+
+def _peak_bytes():
+    # Kilobytes on Linux, bytes on macOS.
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def main():
+    """Run everything, print tables, write results/step_cost.json."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--turns", type=int, default=15, help="repetitions")
+    parser.add_argument("--gigabytes", type=float, default=2.0, help="memory test")
+    parser.add_argument("--memory-child", type=float, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.memory_child:
+        memory_child(arguments.memory_child)
+        return
+    results = {}
+    for name, title, measure in (
+        ("against_sgd", "CPU time of a draw beside SGDClassifier", against_sgd),
+        ("label_over_uniform", "Label sampler beside uniform", label_over_uniform),
+        ("number_of_rows", "CPU time of a draw for more rows", number_of_rows),
+    ):
+        results[name] = measure(arguments.turns)
+        _common.show(title, results[name])
+    results["peak_memory"] = peak_memory(arguments.gigabytes)
+    _common.show("Peak memory of fit", results["peak_memory"])
+    _common.save("step_cost", {"turns": arguments.turns, **results})
+
+
+if __name__ == "__main__":
+    main()

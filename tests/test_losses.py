@@ -1,0 +1,97 @@
+"""Losses: values, derivatives, convexity and the far ends."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sklearn_awsgd._kernels import _losses
+
+EPSILON = 0.3
+# Each loss with its formula in NumPy and the places where it has a kink in z.
+LOSSES = {
+    "log_loss": (_losses.LogLoss(), lambda y, z: np.logaddexp(0, -y * z)),
+    "hinge": (_losses.Hinge(1.0), lambda y, z: np.maximum(0, 1 - y * z)),
+    "perceptron": (_losses.Hinge(0.0), lambda y, z: np.maximum(0, -y * z)),
+    "squared_hinge": (
+        _losses.SquaredHinge(),
+        lambda y, z: np.maximum(0, 1 - y * z) ** 2,
+    ),
+    "modified_huber": (
+        _losses.ModifiedHuber(),
+        lambda y, z: np.where(y * z < -1, -4 * y * z, np.maximum(0, 1 - y * z) ** 2),
+    ),
+    "squared_error": (_losses.SquaredError(), lambda y, z: (y - z) ** 2 / 2),
+    "huber": (
+        _losses.Huber(EPSILON),
+        lambda y, z: np.where(
+            np.abs(y - z) <= EPSILON,
+            (y - z) ** 2 / 2,
+            EPSILON * (np.abs(y - z) - EPSILON / 2),
+        ),
+    ),
+    "epsilon_insensitive": (
+        _losses.EpsilonInsensitive(EPSILON),
+        lambda y, z: np.maximum(0, np.abs(y - z) - EPSILON),
+    ),
+    "squared_epsilon_insensitive": (
+        _losses.SquaredEpsilonInsensitive(EPSILON),
+        lambda y, z: np.maximum(0, np.abs(y - z) - EPSILON) ** 2,
+    ),
+}
+KINKS = {"hinge": [1], "perceptron": [0], "epsilon_insensitive": [-EPSILON, EPSILON]}
+MARGIN_LOSSES = {"log_loss", "hinge", "perceptron", "squared_hinge", "modified_huber"}
+
+signs = st.sampled_from([-1.0, 1.0])
+predictions = st.floats(-30, 30)
+each_loss = pytest.mark.parametrize("name", LOSSES)
+
+
+def evaluate(name, y, z):
+    value, derivative = LOSSES[name][0](np.array([y]), np.array([z]))
+    return value[0], derivative[0]
+
+
+@each_loss
+@given(y=signs, z=predictions)
+def test_values(name, y, z):
+    np.testing.assert_allclose(
+        evaluate(name, y, z)[0], LOSSES[name][1](y, z), rtol=1e-12, atol=4e-16
+    )
+
+
+@each_loss
+@given(y=signs, z=predictions)
+def test_derivatives_by_finite_differences(name, y, z):
+    position = y * z if name in MARGIN_LOSSES else z - y
+    h = 1e-5
+    if any(abs(position - kink) < 2 * h for kink in KINKS.get(name, ())):
+        return
+    formula = LOSSES[name][1]
+    slope = (formula(y, z + h) - formula(y, z - h)) / (2 * h)
+    np.testing.assert_allclose(evaluate(name, y, z)[1], slope, rtol=1e-5, atol=2e-5)
+
+
+@each_loss
+@given(y=signs, z=predictions, other=predictions)
+def test_derivatives_are_subgradients(name, y, z, other):
+    """f(other) >= f(z) + f'(z) (other - z): convex, at the kinks as well."""
+    value, derivative = evaluate(name, y, z)
+    bound = value + derivative * (other - z)
+    assert evaluate(name, y, other)[0] >= bound - 1e-12 * (1 + abs(bound) + abs(value))
+
+
+@each_loss
+@pytest.mark.parametrize("y", [-1.0, 1.0])
+@pytest.mark.parametrize("z", [-1e3, 1e3, -1e150, 1e150])
+def test_far_ends_do_not_overflow(name, y, z):
+    value, derivative = evaluate(name, y, z)
+    assert np.isfinite(value)
+    assert np.isfinite(derivative)
+    np.testing.assert_allclose(value, LOSSES[name][1](y, z), rtol=1e-12)
+
+
+def test_log_loss_derivative_has_full_precision_at_both_ends():
+    z = np.array([-700.0, -40.0, 40.0, 700.0])
+    _, derivative = _losses.LogLoss()(np.ones(4), z)
+    np.testing.assert_allclose(derivative, [-1, -1, -np.exp(-40), -np.exp(-700)])

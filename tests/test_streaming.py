@@ -1,0 +1,224 @@
+"""partial_fit: what was learned stays, the random stream goes on, drift is followed."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from sklearn_awsgd import AWSGDClassifier
+from sklearn_awsgd.samplers import StrataSampler, UniformSampler
+
+SAMPLERS = {
+    "uniform": UniformSampler(),
+    "moments": StrataSampler(forgetting=0.01),
+    "sgd": StrataSampler(update="sgd"),
+    "adagrad": StrataSampler(update="adagrad"),
+}
+each_sampler = pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)
+
+
+def streaming(seed, **parameters):
+    """A classifier with plain AW-SGD steps, whatever the defaults are."""
+    plain = {"learning_rate": "adagrad", "eta0": 0.1, "sampler": "label", "tol": None}
+    return AWSGDClassifier(**{**plain, "random_state": seed, **parameters})
+
+
+def chunk(rng, n_positive, n_negative, noise=0.0):
+    """Two overlapping classes; `noise` of the positives lie among the negatives."""
+    y = np.repeat([1, 0], [n_positive, n_negative])
+    X = rng.standard_normal((len(y), 3)) + np.outer(2 * y - 1, [1.0, 0.5, 0.0])
+    wrong = (y == 1) & (rng.random(len(y)) < noise)
+    X[wrong, :2] *= -1
+    return X, y
+
+
+@pytest.mark.parametrize("average", [False, True])
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("update", ["sgd", "adagrad"])
+def test_passes_over_one_chunk_are_the_passes_of_fit(
+    update, layout, average, imbalanced, seed
+):
+    """Model, sampler, averages and random stream all go on exactly where they were."""
+    X, y = layout(imbalanced[0]), imbalanced[1]
+    clf = streaming(seed, sampler=StrataSampler(update=update), average=average)
+    whole = streaming(seed, sampler=StrataSampler(update=update), average=average)
+    for _ in range(3):
+        clf.partial_fit(X, y, classes=[0, 1])
+    whole.set_params(max_iter=3).fit(X, y)
+    np.testing.assert_allclose(clf.coef_, whole.coef_, rtol=1e-9)
+    np.testing.assert_allclose(clf.sampler_.tau_, whole.sampler_.tau_, rtol=1e-9)
+    assert clf.history_["draws"][-1] == whole.history_["draws"][-1] == 3 * len(y)
+
+
+@each_sampler
+def test_the_random_stream_goes_on(sampler, imbalanced, seed):
+    """A second call is not the first one again on another model."""
+    X, y = imbalanced
+    clf = streaming(seed, sampler=sampler).partial_fit(X, y, classes=[0, 1])
+    again = pickle.loads(pickle.dumps(clf))
+    np.testing.assert_array_equal(
+        clf.partial_fit(X, y).coef_, again.partial_fit(X, y).coef_
+    )
+    restarted = pickle.loads(pickle.dumps(clf))
+    for k, generator in enumerate(restarted._generators):
+        restarted._generators[k] = type(generator)(0)
+    assert (restarted.partial_fit(X, y).coef_ != clf.partial_fit(X, y).coef_).any()
+
+
+def test_what_the_sampler_has_learned_is_kept(seed, rng):
+    sampler = StrataSampler(forgetting=0.01, mixing=0)
+    clf = streaming(seed, sampler=sampler)
+    clf.partial_fit(*chunk(rng, 50, 450, noise=0.3), classes=[0, 1])
+    learned = clf.sampler_.second_moments_[0].copy()
+    ratio = np.sqrt(learned[1] / learned[0])
+    assert ratio > 1.2
+    # One row of each class: the probabilities are those of the learned moments.
+    clf.partial_fit(np.zeros((2, 3)), [0, 1])
+    first = clf.sampling_history_["probability"][-2:]
+    np.testing.assert_allclose(first[1] / first[0], ratio, rtol=0.05)
+
+
+def test_fit_after_partial_fit_starts_afresh(imbalanced, seed):
+    X, y = imbalanced
+    clf = streaming(seed, max_iter=2).partial_fit(X, y, classes=[0, 1]).fit(X, y)
+    fresh = streaming(seed, max_iter=2).fit(X, y)
+    np.testing.assert_array_equal(clf.coef_, fresh.coef_)
+    np.testing.assert_array_equal(clf.history_["draws"], fresh.history_["draws"])
+
+
+@each_sampler
+def test_chunks_without_a_class(sampler, seed, rng):
+    X, y = chunk(rng, 60, 60)
+    clf = streaming(seed, sampler=sampler)
+    clf.partial_fit(X[:60], y[:60], classes=[0, 1])
+    assert np.isfinite(clf.coef_).all()
+    clf.partial_fit(X[60:], y[60:])
+    for _ in range(10):
+        clf.partial_fit(X, y)
+    assert np.isfinite(clf.coef_).all()
+    assert clf.score(X, y) > 0.8
+    assert np.isfinite(clf.history_["variance_gain"]).all()
+
+
+@each_sampler
+def test_a_class_that_is_absent_from_the_first_chunk_of_three(
+    sampler, three_classes, seed
+):
+    X, y = three_classes
+    clf = streaming(seed, sampler=sampler)
+    known = y != "c"
+    clf.partial_fit(X[known], y[known], classes=["a", "b", "c"])
+    for _ in range(5):
+        clf.partial_fit(X, y)
+    assert clf.coef_.shape == (3, 4)
+    scores = clf.decision_function(X)[:, 2]
+    assert scores[y == "c"].mean() > scores[y != "c"].mean() + 0.2
+
+
+def test_class_weights_with_a_class_that_is_absent(seed, rng):
+    X, y = chunk(rng, 60, 60)
+    clf = streaming(seed, class_weight={0: 1.0, 1: 3.0})
+    clf.partial_fit(X[:60], y[:60], classes=[0, 1])
+    for _ in range(5):
+        clf.partial_fit(X, y)
+    plain = streaming(seed)
+    for _ in range(6):
+        plain.partial_fit(X, y, classes=[0, 1])
+    assert (clf.predict(X) == 1).sum() > (plain.predict(X) == 1).sum()
+
+
+def test_single_rows(seed, rng):
+    X, y = chunk(rng, 50, 150)
+    clf = streaming(seed)
+    for i in rng.permutation(len(y)):
+        clf.partial_fit(X[i : i + 1], y[i : i + 1], classes=[0, 1])
+    assert clf.t_ == 1 + len(y)
+    assert clf.score(X, y) > 0.75
+
+
+def test_new_strata_appear(seed, rng):
+    X, y = chunk(rng, 60, 140)
+    strata = rng.choice(["m", "z"], 200)
+    clf = streaming(seed, sampler=StrataSampler(by="given", forgetting=0.01))
+    clf.partial_fit(X, y, classes=[0, 1], strata=strata)
+    known = clf.sampler_.second_moments_[0].copy()
+    strata[::4] = "a"
+    clf.partial_fit(X, y, strata=strata)
+    np.testing.assert_array_equal(clf.sampler_.strata_, ["m", "z", "a"])
+    assert clf.sampler_.probabilities_.shape == (1, 3)
+    assert (clf.sampler_.probabilities_ > 0).all()
+    assert (clf.sampler_.second_moments_[0, :2] != known).all()
+    # Strata that are absent keep their place and are not drawn.
+    clf.partial_fit(X, y, strata=np.full(200, "a"))
+    np.testing.assert_allclose(clf.sampler_.probabilities_[0], [0, 0, 1])
+
+
+@pytest.mark.parametrize("update", ["moments", "sgd", "adagrad"])
+def test_a_drifting_class_balance_is_followed(update, seed, rng):
+    """As one class becomes rare its probability falls, but less than its share."""
+    sampler = StrataSampler(update=update, forgetting=0.01, eta0=0.02)
+    if update == "adagrad":
+        sampler.set_params(eta0=0.3)
+    clf = streaming(seed, sampler=sampler)
+    found = {}
+    shares = [*[0.5] * 12, *np.linspace(0.5, 0.02, 12), *[0.02] * 25]
+    for t, share in enumerate(shares):
+        n_positive = int(200 * share)
+        clf.partial_fit(*chunk(rng, n_positive, 200 - n_positive), classes=[0, 1])
+        found[t] = clf.sampler_.probabilities_[0, 1]
+    balanced = np.mean([found[t] for t in range(6, 12)])
+    rare = np.mean([found[t] for t in range(len(shares) - 10, len(shares))])
+    assert 0.35 < balanced < 0.65
+    assert 1.5 * 0.02 < rare < balanced - 0.1
+
+
+def test_a_drifting_difficulty_is_followed(seed, rng):
+    """At a constant class balance the class that became harder is drawn more."""
+    clf = streaming(seed, sampler=StrataSampler(forgetting=0.01))
+    easy, hard = [], []
+    for noise, found in ((0.0, easy), (0.4, hard)):
+        for _ in range(30):
+            clf.partial_fit(*chunk(rng, 40, 160, noise), classes=[0, 1])
+            found.append(clf.sampler_.probabilities_[0, 1])
+    assert np.mean(hard[-10:]) > np.mean(easy[-10:]) + 0.03
+
+
+# By a part of the message.
+FAILURES = {
+    "NaN": (lambda X, y: (np.full_like(X, np.nan), y), {}),
+    "2 features": (lambda X, y: (X[:, :2], y), {}),
+    "y has labels": (lambda X, y: (X, y + 5), {}),
+    "not the same": (lambda X, y: (X, y), {"classes": [0, 1, 2]}),
+    "negative": (lambda X, y: (X, y), {"sample_weight": -np.ones(200)}),
+    "overflow": (lambda X, y: (X * 1e120, y), {}),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_a_failed_partial_fit_changes_nothing(failure, seed, rng):
+    X, y = chunk(rng, 60, 140)
+    clf = streaming(seed, loss="squared_error", learning_rate="constant", eta0=0.01)
+    clf.partial_fit(X, y, classes=[0, 1])
+    before, attributes = pickle.dumps(clf), dict(vars(clf))
+    change, arguments = FAILURES[failure]
+    with pytest.raises(ValueError, match=failure):
+        clf.partial_fit(*change(X, y), **arguments)
+    assert vars(clf).keys() == attributes.keys()
+    assert all(vars(clf)[name] is value for name, value in attributes.items())
+    assert pickle.dumps(clf) == before
+    # And training goes on as if nothing had happened.
+    other = pickle.loads(before)
+    np.testing.assert_array_equal(
+        clf.partial_fit(X, y).coef_, other.partial_fit(X, y).coef_
+    )
+
+
+def test_a_failed_first_partial_fit_leaves_an_unfitted_estimator(seed, rng):
+    X, y = chunk(rng, 60, 140)
+    clf = streaming(seed)
+    attributes = dict(vars(clf))
+    with pytest.raises(ValueError, match="NaN"):
+        clf.partial_fit(np.full_like(X, np.nan), y, classes=[0, 1])
+    assert vars(clf) == attributes
+    clf.partial_fit(X, y, classes=[0, 1])
