@@ -42,6 +42,8 @@ from sklearn_awsgd.samplers import (
 # each coordinate are relative to the gradients it has seen, the others are not.
 SCALAR_RATES = {"constant": 0.01, "optimal": 0.01, "invscaling": 0.01}
 COORDINATE_RATES = {"adagrad": None, "rmsprop": 0.001, "adadelta": 1.0}
+# How far a loss with rounded kinks is above the loss, in widths of the rounding.
+ROUNDING_ERROR = 2 * np.log(2)
 # Memory of RMSProp and AdaDelta.
 DECAY = 0.99
 # Draws of the sampling phase of learning_rate="auto": at least, for each parameter, and
@@ -422,7 +424,6 @@ class BaseAWSGD(BaseEstimator, metaclass=ABCMeta):
         return (
             self.learning_rate == "auto"
             and not self.average
-            and np.isfinite(self._make_loss().smoothness)
             and (self.penalty in ("l2", None) or can_finish_l1(n_features))
         )
 
@@ -479,26 +480,12 @@ class BaseAWSGD(BaseEstimator, metaclass=ABCMeta):
                 **options,
             )
             self.sampler_._store(k, kernel)
-        history = options["history"]
-        started = perf_counter() - history.seconds()
-        objective = self._make_objective(data, target)
+        max_iter -= outcome.n_iter
+        if max_iter == 0:
+            return outcome
         v = np.concatenate([np.append(s["coef"], s["intercept"]) for s in states])
-        alpha_l1 = self._alphas(data)[0]
-        minimize = partial(finish_l1, alpha_l1=alpha_l1) if alpha_l1 > 0 else finish
-        report = minimize(
-            objective,
-            objective.canonical(v),
-            tol=0.0 if tol is None else tol,
-            max_passes=max_iter,
-            rng=np.random.Generator(self._generators[k]),
-            record=lambda point, n_passes: history.add_pass(
-                k,
-                outcome.n_draws + n_passes * n_rows,
-                perf_counter() - started,
-                data.total * point.value,
-                self.verbose,
-            ),
-            deadline=options["deadline"],
+        report, width = self._finish(
+            data, target, v, k, outcome.n_draws, max_iter, tol, options
         )
         for state, v in zip(states, np.split(report.point.v, len(states)), strict=True):
             state["coef"][:] = v[:-1]
@@ -506,8 +493,55 @@ class BaseAWSGD(BaseEstimator, metaclass=ABCMeta):
             state["clock"] += report.n_passes * n_rows
         outcome.n_iter += report.n_passes
         outcome.converged = report.converged
-        outcome.duality_gap = report.point.gap
+        outcome.duality_gap = report.point.gap + ROUNDING_ERROR * width
         return outcome
+
+    def _finish(self, data, target, v, k, n_draws, max_iter, tol, options):
+        """Go from v to the optimum; return a report and the rounding of the loss.
+
+        The kinks of a loss that has any are rounded, over widths that shrink until they
+        matter less than `tol`.
+        """
+        loss, history = self._make_loss(), options["history"]
+        tol = 0.0 if tol is None else tol
+        rng = np.random.Generator(self._generators[k])
+        alpha_l1 = self._alphas(data)[0]
+        minimize = partial(finish_l1, alpha_l1=alpha_l1) if alpha_l1 > 0 else finish
+        started = perf_counter() - history.seconds()
+        n_before = 0
+
+        def record(point, n_passes):
+            history.add_pass(
+                k,
+                n_draws + (n_before + n_passes) * data.X.shape[0],
+                perf_counter() - started,
+                data.total * point.value,
+                self.verbose,
+            )
+
+        smooth = np.isfinite(loss.smoothness)
+        width = 0.0 if smooth else self._target_spread([target])
+        while True:
+            objective = self._make_objective(data, target, loss.rounded(width))
+            report = minimize(
+                objective,
+                objective.canonical(v),
+                tol=tol,
+                max_passes=max_iter - n_before,
+                rng=rng,
+                record=record,
+                deadline=options["deadline"],
+            )
+            n_before += report.n_passes
+            report.n_passes = n_before
+            # A power of two, so that runs which differ by rounding agree on it.
+            last = 2.0 ** np.floor(
+                np.log2(max(tol, 1e-9) * report.point.value / 2 + 1e-12)
+            )
+            if width <= last or not report.converged or n_before >= max_iter:
+                report.converged &= width <= last
+                return report, width
+            v, width = report.point.v, max(width / 3, last)
 
     # What follows is overridden for softmax regression, one problem of many models.
 
@@ -530,19 +564,21 @@ class BaseAWSGD(BaseEstimator, metaclass=ABCMeta):
     def _set_constants(self, data, target, states):
         """Start from the best constant prediction."""
         if not states[0]["intercept"].any():
-            constant = best_constant(self._make_loss(), target, data.mass)
+            loss = self._make_loss().rounded(self._target_spread([target]))
+            constant = best_constant(loss, target, data.mass)
             states[0]["intercept"][0] = constant
 
-    def _make_objective(self, data, target):
-        """Return the objective of one problem."""
+    def _make_objective(self, data, target, loss):
+        """Return the objective of one problem, with a smooth loss."""
         return LinearObjective(
             data.X,
-            self._make_loss(),
+            loss,
             target,
             data.mass,
             data.norms2,
             self._alphas(data)[1],
             self.fit_intercept,
+            sharp=np.isfinite(self._make_loss().smoothness),
         )
 
     def _make_kernels(self, data, table, k, target):

@@ -530,9 +530,9 @@ default="auto"
             for state, constant in zip(states, constants, strict=True):
                 state["intercept"][0] = constant - constants.mean()
 
-    def _make_objective(self, data, target):
+    def _make_objective(self, data, target, loss):
         if not self._is_softmax:
-            return super()._make_objective(data, target)
+            return super()._make_objective(data, target, loss)
         return MultinomialObjective(
             data.X,
             target,

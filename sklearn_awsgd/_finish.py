@@ -35,6 +35,10 @@ CHEAP = 5e6
 SHORTEST = 1 / 16
 # Sweeps of coordinate descent for a quadratic model with an l1 penalty.
 MAX_SWEEPS = 1000
+# Trials of a line search.
+MOST_TRIALS = 10
+# Passes after which the finish no longer insists on that.
+MOST_EXACT = 200
 # Relative Newton decrement at which rounding decides.
 ROUNDING = 1e-24
 
@@ -87,7 +91,7 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf):
         How it ended.
     """
     n_samples = objective.n_samples
-    exact = objective.newton_flops() <= CHEAP
+    exact = objective.sharp and objective.newton_flops() <= CHEAP
     target = ROUNDING if exact else tol
     n_rows = _first_sample_size(objective, exact)
     values = []
@@ -107,7 +111,10 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf):
         slow = -slope / 2 > SLOW * left
         left = -slope / 2
         scale = max(abs(point.value), 1e-10 * abs(values[0]))
-        still = inverse.sharp or (
+        if exact and len(values) > MOST_EXACT:
+            # Where the loss has kinks, Newton's method may go round in circles.
+            exact, target = False, tol
+        still = (inverse.sharp and objective.sharp) or (
             len(values) > N_STILL and values[-1 - N_STILL] - values[-1] <= tol * scale
         )
         if (2 * left <= target * scale and still) or point.gap <= target * scale:
@@ -137,6 +144,8 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf):
                 floor, new = max(16 * floor, 1 / 16), None
                 break
         if new is not None:
+            if exact:
+                new = _search_line(evaluate, point, direction, step, new)
             inverse.update(new.v - point.v, new.gradient - point.gradient)
             point = new
             if not exact:
@@ -144,6 +153,34 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf):
             floor = floor / 16 if floor > 1 / 16 else 0.0
         left = np.inf
         inverse = objective.inverse_curvature(point, n_rows, rng, floor)
+
+
+def _search_line(evaluate, point, direction, step, new):
+    """Return a point near the minimum along a direction.
+
+    Where the loss has kinks, full Newton steps may go round in circles; steps to the
+    minimum along their direction do not.
+    """
+    slope = point.gradient @ direction
+    low, high = (0.0, slope), None
+    for _ in range(MOST_TRIALS):
+        new_slope = new.gradient @ direction
+        if abs(new_slope) <= -slope / 4:
+            break
+        if new_slope < 0:
+            low = (step, new_slope)
+        else:
+            high = (step, new_slope)
+        if high is None:
+            step *= 2
+        else:
+            # Where a straight line through the two slopes is zero.
+            step = (low[0] * high[1] - high[0] * low[1]) / (high[1] - low[1])
+        trial = evaluate(point.v + step * direction)
+        if trial.value > new.value:
+            break
+        new = trial
+    return new
 
 
 def _first_sample_size(objective, exact):
@@ -163,9 +200,7 @@ def can_finish_l1(n_features):
     return n_features < MOST_PARAMETERS
 
 
-def finish_l1(
-    objective, v, alpha_l1, tol, max_passes, rng, record, deadline=np.inf
-):
+def finish_l1(objective, v, alpha_l1, tol, max_passes, rng, record, deadline=np.inf):
     """Minimise an objective plus ``alpha_l1 ||w||_1``, by proximal Newton steps.
 
     Each step minimises the quadratic model of a curvature sample plus the l1 penalty by
@@ -173,7 +208,7 @@ def finish_l1(
     :func:`finish`.
     """
     n_samples = objective.n_samples
-    exact = objective.newton_flops() <= CHEAP
+    exact = objective.sharp and objective.newton_flops() <= CHEAP
     n_rows = _first_sample_size(objective, exact)
     n_passes = 0
 
@@ -215,9 +250,7 @@ def finish_l1(
                 break
             if -slope <= 1e-12 * scale:
                 # Rounding hides the decrease: the model is trusted once more.
-                return Report(
-                    new if exact else point, left, n_passes, True
-                )
+                return Report(new if exact else point, left, n_passes, True)
             step /= 2
             if step < SHORTEST:
                 if floor >= 1:

@@ -50,9 +50,12 @@ class LinearObjective:
         Strength of the penalty.
     fit_intercept : bool
         Whether b is free.
+    sharp : bool, default=True
+        Whether the curvature holds beyond the next kink of the loss.
     """
 
-    def __init__(self, X, loss, y, mass, norms2, alpha, fit_intercept):
+    def __init__(self, X, loss, y, mass, norms2, alpha, fit_intercept, sharp=True):
+        self.sharp = sharp
         self.rows, self.X, self.loss, self.y = Rows(X), X, loss, y
         self.mass, self.norms2 = mass, norms2
         self.alpha, self.fit_intercept = alpha, fit_intercept
@@ -190,6 +193,8 @@ class MultinomialObjective:
     mass, norms2, alpha, fit_intercept
         As for :class:`LinearObjective`.
     """
+
+    sharp = True
 
     def __init__(self, X, codes, n_classes, mass, norms2, alpha, fit_intercept):
         self.X, self.codes, self.n_classes = X, codes, n_classes

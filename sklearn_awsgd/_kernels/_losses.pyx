@@ -29,6 +29,10 @@ cdef class Loss:
                 loss_view[k] = self.evaluate(y[k], z[k], &derivative_view[k])
         return losses, derivatives
 
+    def rounded(self, double width):
+        """Return a smooth loss, above this one by at most ``2 log(2) width``."""
+        return self
+
     def second_derivatives(self, const double[::1] y, const double[::1] z):
         """Return the second derivatives at arrays of targets and predictions."""
         cdef Py_ssize_t k, n = y.shape[0]
@@ -66,6 +70,61 @@ cdef class LogLoss(Loss):
 
 
 
+cdef inline double rounded_ramp(
+    double excess, double width, double* derivative
+) noexcept nogil:
+    """max(0, excess), with its kink rounded: width log(1 + exp(excess / width))."""
+    cdef double u = excess / width, e = exp(-fabs(u))
+    if u > 0.0:
+        derivative[0] = 1.0 / (1.0 + e)
+        return excess + width * log(1.0 + e)
+    derivative[0] = e / (1.0 + e)
+    return width * log(1.0 + e)
+
+
+cdef class RoundedHinge(Loss):
+    """The hinge with its kink rounded over `width`."""
+
+    cdef double threshold, width
+
+    def __init__(self, double threshold, double width):
+        self.threshold = threshold
+        self.width = width
+        self.smoothness = 0.25 / width
+
+    cdef double evaluate(self, double y, double z, double* derivative) noexcept nogil:
+        cdef double value = rounded_ramp(self.threshold - y * z, self.width, derivative)
+        derivative[0] *= -y
+        return value
+
+    cdef double curvature(self, double y, double z, double derivative) noexcept nogil:
+        return fabs(derivative) * (1.0 - fabs(derivative)) / self.width
+
+
+cdef class RoundedEpsilonInsensitive(Loss):
+    """The epsilon-insensitive loss with its kinks rounded over `width`."""
+
+    cdef double epsilon, width
+
+    def __init__(self, double epsilon, double width):
+        self.epsilon = epsilon
+        self.width = width
+        self.smoothness = 0.5 / width
+
+    cdef double evaluate(self, double y, double z, double* derivative) noexcept nogil:
+        cdef double above = 0.0, below = 0.0, value
+        value = rounded_ramp(z - y - self.epsilon, self.width, &above)
+        value += rounded_ramp(y - z - self.epsilon, self.width, &below)
+        derivative[0] = above - below
+        return value
+
+    cdef double curvature(self, double y, double z, double derivative) noexcept nogil:
+        cdef double above = 0.0, below = 0.0
+        rounded_ramp(z - y - self.epsilon, self.width, &above)
+        rounded_ramp(y - z - self.epsilon, self.width, &below)
+        return (above * (1.0 - above) + below * (1.0 - below)) / self.width
+
+
 cdef class Hinge(Loss):
     """max(0, threshold - y z): 1 for the hinge, 0 for the perceptron."""
 
@@ -73,6 +132,9 @@ cdef class Hinge(Loss):
 
     def __init__(self, double threshold=1.0):
         self.threshold = threshold
+
+    def rounded(self, double width):
+        return RoundedHinge(self.threshold, width)
 
     cdef double evaluate(self, double y, double z, double* derivative) noexcept nogil:
         cdef double gap = self.threshold - y * z
@@ -168,6 +230,9 @@ cdef class EpsilonInsensitive(Loss):
 
     def __init__(self, double epsilon):
         self.epsilon = epsilon
+
+    def rounded(self, double width):
+        return RoundedEpsilonInsensitive(self.epsilon, width)
 
     cdef double evaluate(self, double y, double z, double* derivative) noexcept nogil:
         cdef double excess = fabs(z - y) - self.epsilon
