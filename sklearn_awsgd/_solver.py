@@ -27,11 +27,13 @@ class History:
 
     PIECE_COLUMNS = (
         "problem",
+        "phase",
         "draws",
         "seconds",
         "objective",
         "variance_gain",
         "effective_sample_size",
+        "validation_score",
     )
     SAMPLING_COLUMNS = ("problem", "draws", "stratum", "probability")
 
@@ -41,16 +43,28 @@ class History:
 
     def extend(self, others):
         """Append the histories of runs that came after this one."""
-        draws = max((row[1] for row in self.pieces[-1:]), default=0)
-        seconds = max((row[2] for row in self.pieces[-1:]), default=0.0)
+        draws = max((row[2] for row in self.pieces[-1:]), default=0)
+        seconds = max((row[3] for row in self.pieces[-1:]), default=0.0)
         for other in others:
             self.pieces += [
-                (label, n + draws, s + seconds, *rest)
-                for label, n, s, *rest in other.pieces
+                (label, phase, n + draws, s + seconds, *rest)
+                for label, phase, n, s, *rest in other.pieces
             ]
             self.sampling += [
                 (label, n + draws, *rest) for label, n, *rest in other.sampling
             ]
+
+    def seconds(self):
+        """Return the seconds until the last record."""
+        return self.pieces[-1][3] if self.pieces else 0.0
+
+    def add_pass(self, label, n_draws, seconds, objective, verbose):
+        """Record an exact pass over the rows."""
+        self.pieces.append(
+            (label, "exact", n_draws, seconds, objective, np.nan, np.nan, np.nan)
+        )
+        if verbose:
+            print(f"problem {label}, exact pass: objective {objective:.6g}")
 
     def pieces_table(self):
         """Return objective and sampling statistics as a dict of arrays."""
@@ -94,15 +108,61 @@ class StopRule:
         return self.n_stalled >= self.n_iter_no_change
 
 
+class ValidationStop:
+    """Stop when the score on held-out data has not risen for some passes in a row.
+
+    Parameters
+    ----------
+    tol : float or None
+        What a score must rise by, above the best so far, to count.
+    n_iter_no_change : int
+        Number of passes without a rise to stop after.
+    score : callable
+        Returns the score of the current parameters; higher is better.
+    parameters : list of ndarray
+        The parameters, of which the best are kept.
+    """
+
+    def __init__(self, tol, n_iter_no_change, score, parameters):
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
+        self.score = score
+        self.parameters = parameters
+        self.best_score = self.best_counted = -np.inf
+        self.best_parameters = None
+        self.n_stalled = 0
+        self.last_score = np.nan
+
+    def __call__(self, objective):
+        """Score the parameters of a pass; return whether to stop."""
+        self.last_score = score = self.score()
+        if score > self.best_score:
+            self.best_score = score
+            self.best_parameters = [array.copy() for array in self.parameters]
+        if score > self.best_counted + (self.tol or 0.0):
+            self.best_counted = score
+            self.n_stalled = 0
+        else:
+            self.n_stalled += 1
+        return self.tol is not None and self.n_stalled >= self.n_iter_no_change
+
+    def restore_best(self):
+        """Give the parameters the values that scored best."""
+        if self.best_parameters is not None:
+            for array, best in zip(self.parameters, self.best_parameters, strict=True):
+                array[:] = best
+
+
 @dataclass
 class Outcome:
     """How a run ended."""
 
-    n_iter: int
-    n_draws: int
-    converged: bool
-    variance_gain: float
-    effective_sample_size: float
+    n_iter: int = 0
+    n_draws: int = 0
+    converged: bool = False
+    variance_gain: float = 1.0
+    effective_sample_size: float = 0.0
+    duality_gap: float = np.inf
 
 
 def solve(
@@ -118,6 +178,7 @@ def solve(
     label=0,
     draw_counts=None,
     verbose=0,
+    deadline=np.inf,
 ):
     """Run passes of AW-SGD until a rule says stop.
 
@@ -143,6 +204,8 @@ def solve(
         Draws of each row, added to.
     verbose : int, default=0
         Whether to print a line for each pass.
+    deadline : float, default=inf
+        Value of ``perf_counter`` at which to stop.
 
     Returns
     -------
@@ -159,8 +222,9 @@ def solve(
     started = perf_counter()
     converged, n_draws, n_iter = False, 0, 0
     pass_sums = np.zeros(len(SUMS))
-    while n_iter < max_iter and not converged:
+    while n_iter < max_iter and not converged and perf_counter() <= deadline:
         pass_sums[:] = 0
+        n_in_pass = 0
         for piece in _pieces(pass_length, first=n_iter == 0):
             sums = np.zeros(len(SUMS))
             n_done = run(problem, sampler, piece, batch, sums, draw_counts)
@@ -173,29 +237,37 @@ def solve(
                     "or MinMaxScaler, lower eta0, or use learning_rate='adagrad'."
                 )
             n_draws += piece
+            n_in_pass += piece
             pass_sums += sums
             history.pieces.append(
                 (
                     label,
+                    "sampling",
                     n_draws,
                     perf_counter() - started,
                     objective_scale * (sums[0] / piece + problem.penalty()),
                     _variance_gain(sums),
                     _effective_sample_size(sums),
+                    np.nan,
                 )
             )
             history.sampling += [
                 (label, n_draws, stratum, probability)
                 for stratum, probability in enumerate(sampler.stratum_probabilities())
+                if probability > 0
             ]
+            if perf_counter() > deadline:
+                break
         n_iter += 1
-        objective = objective_scale * (pass_sums[0] / pass_length + problem.penalty())
+        objective = objective_scale * (pass_sums[0] / n_in_pass + problem.penalty())
         if verbose:
             print(
                 f"problem {label}, pass {n_iter}: objective {objective:.6g}, "
                 f"variance gain {_variance_gain(pass_sums):.3g}"
             )
         converged = should_stop(objective)
+        if hasattr(should_stop, "last_score"):
+            history.pieces[-1] = (*history.pieces[-1][:-1], should_stop.last_score)
     return Outcome(
         n_iter,
         n_draws,

@@ -5,14 +5,17 @@ searched over (``sampler__mixing`` in a grid search). Fitted estimators carry a 
 ``sampler_`` that holds what was learned; the parameter itself never changes.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, column_or_1d
 
+from sklearn_awsgd._kernels import _level_sampler
 from sklearn_awsgd._kernels import _samplers as kernels
 from sklearn_awsgd._validation import check_number, check_option
 
-__all__ = ["StrataSampler", "UniformSampler"]
+__all__ = ["LevelSampler", "StrataSampler", "UniformSampler"]
 
 
 class RowTable:
@@ -26,6 +29,13 @@ class RowTable:
         P of each row, summing to one; None when all are equal.
     norms2 : ndarray of shape (n_samples,)
         Squared norms of the rows.
+
+    Attributes
+    ----------
+    rows : ndarray of int32
+        Rows with positive mass.
+    strata : ndarray of int or None
+        Given stratum of each row, as an index.
     """
 
     def __init__(self, mass, norms2):
@@ -34,6 +44,7 @@ class RowTable:
         self.rows = np.arange(self.n_samples, dtype=np.int32)
         if mass is not None:
             self.rows = self.rows[mass > 0]
+        self.strata = None
         self._norms2 = norms2
         self._safe = None
 
@@ -54,6 +65,22 @@ class RowTable:
                 table = kernels.AliasTable(density * self.mass)
             self._safe = density, table
         return self._safe
+
+
+@dataclass
+class ProblemView:
+    """What a sampler may know of one problem.
+
+    Attributes
+    ----------
+    groups : ndarray of shape (n_samples,) and dtype int32
+        Group of each row: 1 for the positive class, 0 for the rest.
+    norms2 : ndarray of shape (n_samples,)
+        Squared gradient norm of each row at the start.
+    """
+
+    groups: np.ndarray
+    norms2: np.ndarray
 
 
 class StrataLayout:
@@ -116,11 +143,11 @@ class UniformSampler(BaseEstimator):
     def _check(self):
         """Check the parameters: there are none."""
 
-    def _prepare(self, table, n_problems, strata):
+    def _prepare(self, table, n_problems, n_groups, strata):
         """Allocate what is learned, for all problems: nothing."""
         self.probabilities_ = np.ones((n_problems, 1))
 
-    def _kernel(self, problem, generator, table, strata, is_positive):
+    def _kernel(self, problem, generator, table, view):
         """Return the compiled sampler of one problem."""
         return kernels.UniformSampler(generator, table.rows.copy(), table.mass)
 
@@ -227,15 +254,17 @@ class StrataSampler(BaseEstimator):
         check_number("sampler.forgetting", self.forgetting, above=0, high=1)
         check_number("sampler.eta0", self.eta0, low=0)
 
-    def _prepare(self, table, n_problems, strata):
-        """Allocate what is learned, for all problems; return the strata as indices.
+    def _prepare(self, table, n_problems, n_groups, strata):
+        """Allocate what is learned, for all problems.
 
         New strata of a later call are added behind the known ones.
         """
         if self.mixing > 0:
             table.safe()  # Built here once, not by each thread.
-        index = self._encode(strata, table.n_samples) if self.by == "given" else None
-        n_strata = 2 if index is None else len(self.strata_)
+        n_strata = n_groups
+        if self.by == "given":
+            table.strata = self._encode(strata, table.n_samples)
+            n_strata = len(self.strata_)
         n_known = self.tau_.shape[1] if hasattr(self, "tau_") else 0
         for name, empty in self._learned.items():
             array = np.full((n_problems, n_strata), empty)
@@ -244,7 +273,6 @@ class StrataSampler(BaseEstimator):
             setattr(self, name, array)
         if not n_known:
             self._scale = np.zeros((n_problems, 2))
-        return index
 
     def _encode(self, strata, n_samples):
         """Return given strata as indices into `strata_`."""
@@ -267,14 +295,9 @@ class StrataSampler(BaseEstimator):
         order = np.argsort(self.strata_, kind="stable")
         return order[np.searchsorted(self.strata_[order], strata)]
 
-    def _kernel(self, problem, generator, table, strata, is_positive):
-        """Return the compiled sampler of one problem, on the state kept here.
-
-        `strata` are the given ones; for strata by label `is_positive` is called for the
-        rows of the positive class.
-        """
-        if strata is None:
-            strata = is_positive().astype(np.int32)
+    def _kernel(self, problem, generator, table, view):
+        """Return the compiled sampler of one problem, on the state kept here."""
+        strata = view.groups if self.by == "label" else table.strata
         n_strata = self.tau_.shape[1]
         layout = StrataLayout(table, strata, n_strata, with_safe=self.mixing > 0)
         tau = self.tau_[problem]
@@ -301,6 +324,84 @@ class StrataSampler(BaseEstimator):
             self.forgetting,
             self.eta0,
             self.normalize,
+        )
+
+    def _store(self, problem, kernel):
+        """Keep what the compiled sampler of one problem has learned."""
+        self.probabilities_[problem] = kernel.stratum_probabilities()
+
+
+class LevelSampler(BaseEstimator):
+    """Draw rows by the size of the gradient they last showed.
+
+    Strata are (class, power-of-two level of the last seen gradient norm); a row changes
+    stratum when it is drawn. Rows that have been learned sink to low levels and are
+    drawn seldom, rows that still matter stay high: in the limit the probability of a
+    row is proportional to its gradient norm, which no distribution over fixed strata
+    can reach.
+
+    It looks at the same rows again and again, so it is for ``fit``; a stream has no
+    second look, and ``partial_fit`` needs :class:`StrataSampler`.
+
+    Parameters
+    ----------
+    mixing : float in [0, 1), default=0.1
+        Share of draws from a safe distribution, proportional to
+        ``sqrt(||x||^2 + 1)``. It bounds the weights, and it finds rows whose gradient
+        has grown since they were last drawn.
+    forgetting : float in (0, 1], default=0.01
+        Weight of the newest observation in the running mean of a stratum.
+
+    Attributes
+    ----------
+    probabilities_ : ndarray of shape (n_problems, n_strata)
+        Learned probability of each stratum, without the safe part. Stratum
+        ``32 c + k`` holds the rows of group c (0 the rest, 1 the positive class) at
+        level k; a level up is twice the gradient norm.
+
+    Notes
+    -----
+    An addition of this package to the paper.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn_awsgd import AWSGDClassifier
+    >>> from sklearn_awsgd.samplers import LevelSampler
+    >>> X, y = make_classification(weights=[0.95], random_state=0)
+    >>> clf = AWSGDClassifier(
+    ...     sampler=LevelSampler(), learning_rate="adagrad", random_state=0
+    ... )
+    >>> clf.fit(X, y).sampler_.probabilities_.shape
+    (1, 64)
+    """
+
+    def __init__(self, *, mixing=0.1, forgetting=0.01):
+        self.mixing = mixing
+        self.forgetting = forgetting
+
+    def _check(self):
+        check_number("sampler.mixing", self.mixing, low=0, below=1)
+        check_number("sampler.forgetting", self.forgetting, above=0, high=1)
+
+    def _prepare(self, table, n_problems, n_groups, strata):
+        """Allocate what is learned, for all problems."""
+        if self.mixing > 0:
+            table.safe()  # Built here once, not by each thread.
+        self._n_groups = n_groups
+        n_strata = n_groups * _level_sampler.N_LEVELS_PER_GROUP
+        self.probabilities_ = np.zeros((n_problems, n_strata))
+
+    def _kernel(self, problem, generator, table, view):
+        """Return the compiled sampler of one problem."""
+        return _level_sampler.LevelSampler(
+            generator,
+            table,
+            view.groups,
+            self._n_groups,
+            view.norms2,
+            self.mixing,
+            self.forgetting,
         )
 
     def _store(self, problem, kernel):

@@ -16,8 +16,12 @@ cdef class LinearProblem(Problem):
     # Sums over the steps of this run, for the mean of w.
     cdef double[::1] coef_sum
     cdef double intercept_sum, n_summed
+    # <x, w> + b at the current w.
+    cdef double score(self, const Row* row) noexcept nogil
     # <x, w> at the current w.
     cdef double predict(self, const Row* row) noexcept nogil
+    # One step along g x: the clock, the move and the mean of w.
+    cdef void take(self, const Row* row, double g) noexcept nogil
     # w <- prox(w - rho g x), and the same for the intercept without penalty.
     cdef void move(self, const Row* row, double g) noexcept nogil
     # Starts the sums at the current step: nothing may lag behind it.

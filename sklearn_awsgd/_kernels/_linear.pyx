@@ -107,22 +107,26 @@ cdef class LinearProblem(Problem):
         cdef Row row
         cdef double derivative = 0.0, g
         get_row(self.rows, x.i, &row)
-        x.loss = self.loss.evaluate(
-            self.y[x.i], self.predict(&row) + self.intercept[0], &derivative
-        )
+        x.loss = self.loss.evaluate(self.y[x.i], self.score(&row), &derivative)
         g = weight * derivative
         x.norm2 = g * g * (self.norms2[x.i] + self.fit_intercept)
+        self.take(&row, g)
+
+    cdef void take(self, const Row* row, double g) noexcept nogil:
         self.clock[0] += 1.0
         if self.averaging and not self.summing:
             if self.clock[0] >= self.average_start:
                 self.begin_average()
-        self.move(&row, g)
+        self.move(row, g)
         if self.summing:
             self.intercept_sum += self.intercept[0]
             self.n_summed += 1.0
 
     cdef void prefetch(self, const Point* x) noexcept nogil:
         prefetch_row(self.rows, x.i)
+
+    cdef double score(self, const Row* row) noexcept nogil:
+        return self.predict(row) + self.intercept[0]
 
     cdef double predict(self, const Row* row) noexcept nogil:
         return dot(row, &self.coef[0])
@@ -149,6 +153,28 @@ cdef class LinearProblem(Problem):
         self.average_clock[0] = n_all
         self.intercept_sum = 0.0
         self.n_summed = 0.0
+
+    def first_norms2(self):
+        """Return the squared gradient norm of every row at the current w.
+
+        From w = 0, where the prediction is the intercept for all rows, without a pass.
+        """
+        cdef Py_ssize_t i
+        cdef double derivative = 0.0, z = self.intercept[0]
+        cdef bint moved = np.any(self.coef)
+        cdef Row row
+        result = np.empty(self.y.shape[0])
+        cdef double[::1] view = result
+        with nogil:
+            for i in range(self.y.shape[0]):
+                if moved:
+                    get_row(self.rows, i, &row)
+                    z = dot(&row, &self.coef[0]) + self.intercept[0]
+                self.loss.evaluate(self.y[i], z, &derivative)
+                view[i] = derivative * derivative * (
+                    self.norms2[i] + self.fit_intercept
+                )
+        return result
 
     def penalty(self):
         """Return the penalty at the current w."""

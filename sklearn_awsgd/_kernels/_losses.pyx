@@ -3,17 +3,23 @@
 
 import numpy as np
 
-from libc.math cimport copysign, exp, fabs, log
+from libc.math cimport INFINITY, copysign, exp, fabs, log
 
 
 cdef class Loss:
-    """A loss and its derivative in z."""
+    """A loss and its derivatives in z."""
+
+    def __cinit__(self, *args):
+        self.smoothness = INFINITY
 
     cdef double evaluate(self, double y, double z, double* derivative) noexcept nogil:
         derivative[0] = 0.0
         return 0.0
 
-    def __call__(self, double[::1] y, double[::1] z):
+    cdef double curvature(self, double y, double z, double derivative) noexcept nogil:
+        return 0.0
+
+    def __call__(self, const double[::1] y, const double[::1] z):
         """Return the losses and derivatives of arrays of targets and predictions."""
         cdef Py_ssize_t k, n = y.shape[0]
         losses, derivatives = np.empty(n), np.empty(n)
@@ -23,9 +29,24 @@ cdef class Loss:
                 loss_view[k] = self.evaluate(y[k], z[k], &derivative_view[k])
         return losses, derivatives
 
+    def second_derivatives(self, const double[::1] y, const double[::1] z):
+        """Return the second derivatives at arrays of targets and predictions."""
+        cdef Py_ssize_t k, n = y.shape[0]
+        cdef double derivative = 0.0
+        result = np.empty(n)
+        cdef double[::1] view = result
+        with nogil:
+            for k in range(n):
+                self.evaluate(y[k], z[k], &derivative)
+                view[k] = self.curvature(y[k], z[k], derivative)
+        return result
+
 
 cdef class LogLoss(Loss):
     """log(1 + exp(-y z)), without overflow at either end."""
+
+    def __init__(self):
+        self.smoothness = 0.25
 
     cdef double evaluate(self, double y, double z, double* derivative) noexcept nogil:
         cdef double margin = y * z
@@ -38,6 +59,11 @@ cdef class LogLoss(Loss):
         e = exp(margin)
         derivative[0] = -y / (1.0 + e)
         return log(1.0 + e) - margin
+
+    cdef double curvature(self, double y, double z, double derivative) noexcept nogil:
+        # With p = |derivative|, p (1 - p).
+        return fabs(derivative) * (1.0 - fabs(derivative))
+
 
 
 cdef class Hinge(Loss):
@@ -60,6 +86,9 @@ cdef class Hinge(Loss):
 cdef class SquaredHinge(Loss):
     """max(0, 1 - y z)^2."""
 
+    def __init__(self):
+        self.smoothness = 2.0
+
     cdef double evaluate(self, double y, double z, double* derivative) noexcept nogil:
         cdef double gap = 1.0 - y * z
         if gap > 0.0:
@@ -68,9 +97,16 @@ cdef class SquaredHinge(Loss):
         derivative[0] = 0.0
         return 0.0
 
+    cdef double curvature(self, double y, double z, double derivative) noexcept nogil:
+        return 2.0 if y * z < 1.0 else 0.0
+
+
 
 cdef class ModifiedHuber(Loss):
     """The squared hinge, continued as a line below y z = -1."""
+
+    def __init__(self):
+        self.smoothness = 2.0
 
     cdef double evaluate(self, double y, double z, double* derivative) noexcept nogil:
         cdef double margin = y * z
@@ -83,13 +119,24 @@ cdef class ModifiedHuber(Loss):
         derivative[0] = -4.0 * y
         return -4.0 * margin
 
+    cdef double curvature(self, double y, double z, double derivative) noexcept nogil:
+        return 2.0 if -1.0 <= y * z < 1.0 else 0.0
+
+
 
 cdef class SquaredError(Loss):
     """(y - z)^2 / 2."""
 
+    def __init__(self):
+        self.smoothness = 1.0
+
     cdef double evaluate(self, double y, double z, double* derivative) noexcept nogil:
         derivative[0] = z - y
         return 0.5 * (z - y) * (z - y)
+
+    cdef double curvature(self, double y, double z, double derivative) noexcept nogil:
+        return 1.0
+
 
 
 cdef class Huber(Loss):
@@ -99,6 +146,7 @@ cdef class Huber(Loss):
 
     def __init__(self, double epsilon):
         self.epsilon = epsilon
+        self.smoothness = 1.0
 
     cdef double evaluate(self, double y, double z, double* derivative) noexcept nogil:
         cdef double r = z - y
@@ -107,6 +155,10 @@ cdef class Huber(Loss):
             return 0.5 * r * r
         derivative[0] = copysign(self.epsilon, r)
         return self.epsilon * (fabs(r) - 0.5 * self.epsilon)
+
+    cdef double curvature(self, double y, double z, double derivative) noexcept nogil:
+        return 1.0 if fabs(z - y) <= self.epsilon else 0.0
+
 
 
 cdef class EpsilonInsensitive(Loss):
@@ -133,6 +185,7 @@ cdef class SquaredEpsilonInsensitive(Loss):
 
     def __init__(self, double epsilon):
         self.epsilon = epsilon
+        self.smoothness = 2.0
 
     cdef double evaluate(self, double y, double z, double* derivative) noexcept nogil:
         cdef double excess = fabs(z - y) - self.epsilon
@@ -141,3 +194,6 @@ cdef class SquaredEpsilonInsensitive(Loss):
             return excess * excess
         derivative[0] = 0.0
         return 0.0
+
+    cdef double curvature(self, double y, double z, double derivative) noexcept nogil:
+        return 2.0 if fabs(z - y) > self.epsilon else 0.0

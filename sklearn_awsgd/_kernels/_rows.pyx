@@ -33,6 +33,8 @@ cdef class Rows:
 
     def __init__(self, X):
         data = X.data if sparse.issparse(X) else X
+        if not data.flags.c_contiguous or data.dtype not in (np.float32, np.float64):
+            raise ValueError("X must be C-contiguous and of dtype float32 or float64.")
         self.owner = X
         self.n_rows, self.n_features = X.shape
         self.value_kind = FLOAT64 if data.dtype == np.float64 else FLOAT32

@@ -3,6 +3,24 @@ from numpy.random cimport bitgen_t
 from sklearn_awsgd._kernels._loop cimport Point, Sampler
 
 
+cdef inline double uniform(bitgen_t* bits) noexcept nogil:
+    return bits.next_double(bits.state)
+
+
+cdef inline Py_ssize_t first_above(
+    const double* cumulative, Py_ssize_t size, double u
+) noexcept nogil:
+    """Return the first index whose cumulative probability exceeds u."""
+    cdef Py_ssize_t low = 0, high = size - 1, middle
+    while low < high:
+        middle = (low + high) // 2
+        if u >= cumulative[middle]:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
 cdef class RandomSampler(Sampler):
     cdef object generator
     cdef bitgen_t* bits

@@ -37,24 +37,6 @@ cdef class RandomSampler(Sampler):
         )
 
 
-cdef inline double uniform(bitgen_t* bits) noexcept nogil:
-    return bits.next_double(bits.state)
-
-
-cdef inline Py_ssize_t first_above(
-    const double* cumulative, Py_ssize_t size, double u
-) noexcept nogil:
-    """Return the first index whose cumulative probability exceeds u."""
-    cdef Py_ssize_t low = 0, high = size - 1, middle
-    while low < high:
-        middle = (low + high) // 2
-        if u >= cumulative[middle]:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
 cdef class AliasTable:
     """Walker's alias method: draws from fixed weights in constant time.
 

@@ -1,0 +1,644 @@
+"""AWSGDClassifier: linear classifiers trained by AW-SGD."""
+
+import numpy as np
+from scipy import sparse
+from scipy.special import expit, softmax
+from sklearn.base import ClassifierMixin
+from sklearn.utils import column_or_1d, compute_class_weight
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+
+from sklearn_awsgd._base import BaseAWSGD
+from sklearn_awsgd._kernels import _losses
+from sklearn_awsgd._kernels._multinomial import MultinomialProblem
+from sklearn_awsgd._kernels._rows import Rows
+from sklearn_awsgd._objectives import MultinomialObjective
+from sklearn_awsgd._validation import check_weights, unchanged_on_failure
+from sklearn_awsgd.samplers import ProblemView
+
+
+def _has_probabilities(estimator):
+    if estimator.loss in ("log_loss", "multinomial", "modified_huber"):
+        return True
+    raise AttributeError(
+        f"predict_proba is not available for loss={estimator.loss!r}; use "
+        "loss='log_loss' or loss='modified_huber', or CalibratedClassifierCV."
+    )
+
+
+class AWSGDClassifier(ClassifierMixin, BaseAWSGD):
+    """Linear classifier trained by SGD that learns which rows to sample.
+
+    Beside the model a second small learner moves the sampling distribution, so that
+    rows which matter for the gradient are drawn more often. Each step is weighted by
+    1/q and stays unbiased: the sampler changes how fast the optimum is reached, never
+    which optimum.
+
+    Parameters
+    ----------
+    loss : {"log_loss", "hinge", "squared_hinge", "modified_huber", "perceptron", \
+"multinomial", "squared_error", "huber", "epsilon_insensitive", \
+"squared_epsilon_insensitive"}, default="log_loss"
+        The loss. "log_loss" is logistic regression, one-vs-rest for more than two
+        classes; "multinomial" is softmax regression; "hinge" is a linear support vector
+        machine. The last four are regression losses on targets -1 and +1.
+    penalty : {"l2", "l1", "elasticnet", None}, default="l2"
+        The penalty. "l1" and "elasticnet" give exact zeros.
+    alpha : float >= 0, default=0.0001
+        Strength of the penalty. The objective is the weighted mean of the losses plus
+        `alpha` times the penalty, so ``LogisticRegression(C=1 / (alpha * n_samples))``
+        has the same optimum.
+    l1_ratio : float in [0, 1], default=0.15
+        Share of l1 in "elasticnet".
+    fit_intercept : bool, default=True
+        Whether to fit an intercept, which is not penalised.
+    max_iter : int >= 1, default=1000
+        Largest number of passes of n_samples draws each.
+    tol : float >= 0 or None, default=1e-3
+        With ``learning_rate="auto"``, a smooth loss and no l1 penalty: the relative
+        distance to the optimum at which training stops. Otherwise training stops when
+        `n_iter_no_change` passes in a row have not lowered the objective by more than
+        this fraction. None goes on for `max_iter` passes.
+    epsilon : float >= 0, default=0.1
+        Width of "huber" and of the epsilon-insensitive losses.
+    sampler : {"auto", "uniform", "label", "strata", "level"} or sampler object, \
+default="auto"
+        What is learned about sampling.
+
+        - "uniform": shuffled passes, nothing is learned.
+        - "label": the probability of each class, as in the paper.
+        - "strata": the probability of each of the `strata` given to ``fit``.
+        - "level": the probability of a row, by the size of its last seen gradient.
+        - "auto": "strata" when strata are given; else "level" in ``fit`` and "label" in
+          ``partial_fit``, which has no second look at a row.
+        - An object of :mod:`sklearn_awsgd.samplers` sets the details.
+    batch_size : int >= 1, default=1
+        Draws that share one state of the sampler. Model steps are sequential inside a
+        batch.
+    verbose : int, default=0
+        Whether to print a line for each pass.
+    n_jobs : int or None, default=None
+        Threads over the one-vs-rest problems. The result does not depend on it.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the draws.
+    learning_rate : {"auto", "adagrad", "rmsprop", "adadelta", "constant", "optimal", \
+"invscaling"}, default="auto"
+        Step sizes. "auto" samples with "adagrad" for at most a pass and then goes to
+        the optimum with exact passes, where loss and penalty are smooth; it is
+        "adagrad" throughout in ``partial_fit``, with early stopping or averaging, and
+        for other losses and penalties. Any other value means plain AW-SGD: "optimal" is
+        ``1 / (alpha (t0 + t))``, "invscaling" is ``eta0 / t^power_t``.
+    eta0 : float > 0 or None, default=None
+        Initial step size. None takes ``3 / (1 + mean ||x||_1)`` for "adagrad", 0.001
+        for "rmsprop", 1 for "adadelta" and 0.01 for the others.
+    power_t : float, default=0.5
+        Exponent of "invscaling".
+    early_stopping : bool, default=False
+        Whether to set a part of the data aside and to stop when the score on it has not
+        risen by more than `tol` for `n_iter_no_change` passes. The coefficients are
+        those that scored best. `X_val` and `y_val` given to ``fit`` do the same.
+    validation_fraction : float in (0, 1), default=0.1
+        Share of the data set aside by `early_stopping`.
+    scoring : str, callable or None, default=None
+        Score of early stopping, such as "average_precision"; None is accuracy. For
+        more than two classes each one-vs-rest problem is scored by itself.
+    n_iter_no_change : int >= 1, default=5
+        See `tol` and `early_stopping`.
+    max_time : float > 0 or None, default=None
+        Seconds after which training stops, with a warning.
+    count_draws : bool, default=False
+        Whether to count the draws of each row, in `draw_counts_`.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes in the objective. This changes the optimum; to see a rare
+        class more often without changing the optimum is what `sampler` does.
+    warm_start : bool, default=False
+        Whether ``fit`` starts from the last coefficients.
+    average : bool or int >= 0, default=False
+        Whether the coefficients are the mean over all steps; an integer is the step to
+        start at.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        Weights of the features.
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+        Intercepts.
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    n_iter_ : int
+        Passes until the slowest problem stopped.
+    t_ : float
+        One plus the number of steps.
+    sampler_ : sampler object
+        Copy of the sampler with what it has learned, ``sampler_.probabilities_`` among
+        it.
+    variance_gain_ : ndarray of shape (n_problems,)
+        Second moment of the gradient under plain sampling over that under the learned
+        distribution, from the draws of the last pass. 2 means half the variance.
+    effective_sample_size_ : ndarray of shape (n_problems,)
+        Effective number of draws of the last pass, given their weights.
+    duality_gap_ : ndarray of shape (n_problems,)
+        Certified bound on how far the objective is above its minimum; infinite where
+        there is none (plain AW-SGD, no l2 penalty, "multinomial").
+    draw_counts_ : ndarray of shape (n_problems, n_samples)
+        How often each row was drawn in the last call, with `count_draws`.
+    history_ : dict of ndarray
+        Columns problem, phase, draws, seconds, objective, variance_gain,
+        effective_sample_size and validation_score, ready for ``pandas.DataFrame``. In
+        the phase "sampling" the objective is estimated from the draws, without bias; in
+        the phase "exact" it is computed.
+    sampling_history_ : dict of ndarray
+        Columns problem, draws, stratum and probability.
+    n_features_in_ : int
+        Number of features seen during fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, when X has string column names.
+
+    See Also
+    --------
+    sklearn.linear_model.SGDClassifier : SGD with uniform sampling.
+    sklearn.linear_model.LogisticRegression : Batch solvers of the same objective.
+
+    Notes
+    -----
+    Draws x ~ Q with density q against the data's own distribution P move the model by
+    ``d = grad f(x; w) / q(x)``, and the sampler towards the minimum of
+    ``E_Q ||d||^2`` (Algorithm 2 of [1]_). There is no proof of convergence of the joint
+    process; unbiasedness holds for any sampler.
+
+    References
+    ----------
+    .. [1] G. Bouchard, T. Trouillon, J. Perez, A. Gaidon, "Online Learning to Sample".
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from sklearn_awsgd import AWSGDClassifier
+    >>> X, y = make_classification(weights=[0.97], class_sep=2, random_state=0)
+    >>> clf = make_pipeline(StandardScaler(), AWSGDClassifier(random_state=0))
+    >>> clf.fit(X, y).score(X, y) > 0.9
+    True
+    >>> bool(clf[-1].variance_gain_[0] > 1)
+    True
+    """
+
+    _losses = {
+        "log_loss": lambda self: _losses.LogLoss(),
+        "hinge": lambda self: _losses.Hinge(1.0),
+        "squared_hinge": lambda self: _losses.SquaredHinge(),
+        "modified_huber": lambda self: _losses.ModifiedHuber(),
+        "perceptron": lambda self: _losses.Hinge(0.0),
+        # For two classes; for more see `_is_softmax`.
+        "multinomial": lambda self: _losses.LogLoss(),
+        "squared_error": lambda self: _losses.SquaredError(),
+        "huber": lambda self: _losses.Huber(self.epsilon),
+        "epsilon_insensitive": lambda self: _losses.EpsilonInsensitive(self.epsilon),
+        "squared_epsilon_insensitive": lambda self: _losses.SquaredEpsilonInsensitive(
+            self.epsilon
+        ),
+    }
+
+    def __init__(
+        self,
+        loss="log_loss",
+        *,
+        penalty="l2",
+        alpha=0.0001,
+        l1_ratio=0.15,
+        fit_intercept=True,
+        max_iter=1000,
+        tol=1e-3,
+        epsilon=0.1,
+        sampler="auto",
+        batch_size=1,
+        verbose=0,
+        n_jobs=None,
+        random_state=None,
+        learning_rate="auto",
+        eta0=None,
+        power_t=0.5,
+        early_stopping=False,
+        validation_fraction=0.1,
+        scoring=None,
+        n_iter_no_change=5,
+        max_time=None,
+        count_draws=False,
+        class_weight=None,
+        warm_start=False,
+        average=False,
+    ):
+        self.loss = loss
+        self.penalty = penalty
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.fit_intercept = fit_intercept
+        self.max_iter = max_iter
+        self.tol = tol
+        self.epsilon = epsilon
+        self.sampler = sampler
+        self.batch_size = batch_size
+        self.verbose = verbose
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.learning_rate = learning_rate
+        self.eta0 = eta0
+        self.power_t = power_t
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.scoring = scoring
+        self.n_iter_no_change = n_iter_no_change
+        self.max_time = max_time
+        self.count_draws = count_draws
+        self.class_weight = class_weight
+        self.warm_start = warm_start
+        self.average = average
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
+    def fit(
+        self,
+        X,
+        y,
+        coef_init=None,
+        intercept_init=None,
+        sample_weight=None,
+        strata=None,
+        X_val=None,
+        y_val=None,
+        sample_weight_val=None,
+    ):
+        """Fit the model from scratch, or from the last one with `warm_start`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Training rows. C-contiguous float arrays and CSR are read where they lie.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            Class labels, or indicators of several labels.
+        coef_init : array-like of shape (n_classes, n_features), default=None
+            Coefficients to start from.
+        intercept_init : array-like of shape (n_classes,), default=None
+            Intercepts to start from.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows: 2 is the row twice, 0 is the row absent.
+        strata : array-like of shape (n_samples,), default=None
+            Strata to sample, for ``sampler="strata"``.
+        X_val, y_val : array-like, default=None
+            Rows and labels that decide when to stop, as `early_stopping` does.
+        sample_weight_val : array-like, default=None
+            Weights of the rows of `X_val`.
+
+        Returns
+        -------
+        self : AWSGDClassifier
+            The fitted estimator.
+        """
+        with unchanged_on_failure(self):
+            self._check_params()
+            sampler = self._make_sampler(strata)
+            data, y = self._check_data(X, y, strata, reset=True, multi_output=True)
+            y = self._check_labels(y)
+            y, sample_weight = self._hold_out(
+                data,
+                y,
+                check_weights(sample_weight, len(y)),
+                (X_val, y_val, sample_weight_val),
+            )
+            if self._multilabel:
+                classes = np.arange(y.shape[1])
+            else:
+                classes = np.unique(y)
+                present = y if sample_weight is None else y[sample_weight > 0]
+                n_present = 2 if (present != present[0]).any() else 1
+                if n_present < 2:
+                    raise ValueError(
+                        "The number of classes with positive weight has to be greater "
+                        "than one; got 1 class. Give rows of at least two classes."
+                    )
+            warm = self.warm_start and hasattr(self, "coef_")
+            if warm and not np.array_equal(self.classes_, classes):
+                raise ValueError(
+                    f"warm_start=True needs the classes of the last fit, "
+                    f"{self.classes_!r}, got {classes!r}; use warm_start=False."
+                )
+            self.classes_ = classes
+            targets = self._encode(data, y, sample_weight)
+            self.sampler_ = sampler
+            self._start(data.X, targets)
+            self._start_from(coef_init, intercept_init)
+            self._train(data, targets, self.max_iter, self.tol)
+        return self
+
+    def partial_fit(self, X, y, classes=None, sample_weight=None, strata=None):
+        """Make one pass over a chunk of a stream.
+
+        What the model and the sampler have learned is kept, and the random stream goes
+        on. A chunk need not have rows of every class.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows of the chunk.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            Class labels, or indicators of several labels.
+        classes : array-like of shape (n_classes,), default=None
+            All classes of the stream; needed in the first call, but not for indicators.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+        strata : array-like of shape (n_samples,), default=None
+            Strata to sample, for ``sampler="strata"``. New ones may appear.
+
+        Returns
+        -------
+        self : AWSGDClassifier
+            The estimator.
+        """
+        with unchanged_on_failure(self):
+            self._check_params()
+            if isinstance(self.class_weight, str):
+                raise ValueError(
+                    f"class_weight={self.class_weight!r} is not supported for "
+                    "partial_fit, which never sees all classes' counts; give the "
+                    "weights as a dict, for example from "
+                    "sklearn.utils.compute_class_weight."
+                )
+            first = not hasattr(self, "coef_")
+            data, y = self._check_data(X, y, strata, reset=first, multi_output=True)
+            was_multilabel = getattr(self, "_multilabel", None)
+            y = self._check_labels(y)
+            if not first and was_multilabel != self._multilabel:
+                raise ValueError(
+                    f"y has shape {y.shape}, which is not the kind of target of the "
+                    "calls before; start anew with a clone of the estimator."
+                )
+            if self._multilabel:
+                classes = np.arange(y.shape[1])
+            elif classes is None and first:
+                raise ValueError(
+                    "classes must be passed on the first call to partial_fit."
+                )
+            self._check_classes(classes, y, first)
+            targets = self._encode(data, y, check_weights(sample_weight, len(y)))
+            if first:
+                self.sampler_ = self._make_sampler(strata, streaming=True)
+                self._start(data.X, targets)
+            else:
+                self._detach()
+            self._train(data, targets, max_iter=1, tol=None, streaming=True)
+        return self
+
+    def _check_labels(self, y):
+        """Return y as a vector of labels or as a dense indicator matrix."""
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        self._multilabel = y.ndim == 2
+        if self._multilabel:
+            if type_of_target(y, input_name="y") != "multilabel-indicator":
+                raise ValueError(
+                    f"y of shape {y.shape} must be an indicator matrix of zeros and "
+                    "ones; for several multiclass outputs use MultiOutputClassifier."
+                )
+            if self.class_weight is not None:
+                raise ValueError(
+                    f"class_weight={self.class_weight!r} is not defined for indicator "
+                    "targets; use sample_weight."
+                )
+            y = y.toarray() if sparse.issparse(y) else y
+        return y
+
+    def _check_classes(self, classes, y, first):
+        """Check the classes of a stream, and keep them the first time."""
+        if classes is not None:
+            classes = np.unique(classes)
+            if not first and not np.array_equal(classes, self.classes_):
+                raise ValueError(
+                    f"classes={classes!r} is not the same as on last call to "
+                    f"partial_fit, was: {self.classes_!r}."
+                )
+        if first:
+            if len(classes) < 2 and not self._multilabel:
+                raise ValueError(
+                    "The number of classes has to be greater than one; got "
+                    f"{len(classes)} class."
+                )
+            self.classes_ = classes
+        if not self._multilabel:
+            unknown = np.setdiff1d(y, self.classes_)
+            if len(unknown):
+                raise ValueError(
+                    f"y has labels {unknown!r} that are not in classes="
+                    f"{self.classes_!r}; name all classes at the first partial_fit."
+                )
+
+    def _encode(self, data, y, sample_weight):
+        """Return the targets of all problems; the weights go to `data`."""
+        if self._multilabel:
+            data.set_weights(sample_weight, None)
+            return [np.where(column > 0, 1.0, -1.0) for column in y.T]
+        codes = np.searchsorted(self.classes_, y)
+        data.set_weights(sample_weight, self._class_weights(codes, sample_weight))
+        if self._is_softmax:
+            return [codes.astype(np.int32)]
+        positive = [1] if len(self.classes_) == 2 else range(len(self.classes_))
+        return [np.where(codes == k, 1.0, -1.0) for k in positive]
+
+    def _class_weights(self, codes, sample_weight):
+        """Return the class weight of each row, or None."""
+        if self.class_weight is None:
+            return None
+        if self.class_weight == "balanced" and sample_weight is not None:
+            counts = np.bincount(
+                codes, weights=sample_weight, minlength=len(self.classes_)
+            )
+            weights = counts.sum() / ((counts > 0).sum() * np.maximum(counts, 1e-300))
+            weights[counts == 0] = 0
+        else:
+            weights = compute_class_weight(
+                self.class_weight, classes=self.classes_, y=self.classes_[codes]
+            )
+        if not (np.isfinite(weights).all() and weights.min() >= 0):
+            raise ValueError(
+                f"class_weight={self.class_weight!r} has a value that is negative or "
+                "not finite; a weight is how often a row of the class counts."
+            )
+        weights = weights[codes]
+        if not (weights if sample_weight is None else weights * sample_weight).any():
+            raise ValueError(
+                f"class_weight={self.class_weight!r} leaves no row with a positive "
+                "weight."
+            )
+        return weights
+
+    @property
+    def _is_softmax(self):
+        return (
+            self.loss == "multinomial"
+            and not self._multilabel
+            and len(self.classes_) > 2
+        )
+
+    def _has_finish(self, n_features):
+        if self._is_softmax and self.penalty not in ("l2", None):
+            return False
+        return super()._has_finish(n_features)
+
+    def _n_models(self, target):
+        return len(self.classes_) if self._is_softmax else 1
+
+    def _n_groups(self):
+        return len(self.classes_) if self._is_softmax else 2
+
+    def _problem_states(self, k):
+        return self._states if self._is_softmax else super()._problem_states(k)
+
+    def _target_spread(self, targets):
+        return 1.0
+
+    def _stratify(self, y):
+        """Return y where each class has enough rows to be held out in proportion."""
+        if self._multilabel:
+            return None
+        counts = np.unique(y, return_counts=True)[1]
+        enough = counts.min() * min(
+            self.validation_fraction, 1 - self.validation_fraction
+        )
+        return y if enough >= 1 else None
+
+    def _validation_target(self, model, y, k):
+        """Return the labels that problem k is scored on."""
+        if self._multilabel:
+            y = y.toarray() if sparse.issparse(y) else np.asarray(y)
+            model._multilabel, model.classes_ = False, np.array([0, 1])
+            return y[:, k]
+        if self._is_softmax or len(self.classes_) == 2:
+            return y
+        model.classes_ = np.array([0, 1])
+        return (np.asarray(y) == self.classes_[k]).astype(int)
+
+    def _set_constants(self, data, target, states):
+        if not self._is_softmax:
+            super()._set_constants(data, target, states)
+        elif not any(state["intercept"].any() for state in states):
+            share = np.bincount(target, weights=data.mass, minlength=len(states))
+            constants = np.log(np.maximum(share / share.sum(), 1e-12))
+            for state, constant in zip(states, constants, strict=True):
+                state["intercept"][0] = constant - constants.mean()
+
+    def _make_objective(self, data, target):
+        if not self._is_softmax:
+            return super()._make_objective(data, target)
+        return MultinomialObjective(
+            data.X,
+            target,
+            len(self.classes_),
+            data.mass,
+            data.norms2,
+            self._alphas(data)[1],
+            self.fit_intercept,
+        )
+
+    def _make_kernels(self, data, table, k, target):
+        if not self._is_softmax:
+            return super()._make_kernels(data, table, k, target)
+        # The models step along gradients that they are given: they need no targets.
+        models = [self._make_problem(data, np.zeros(1), s) for s in self._states]
+        problem = MultinomialProblem(
+            Rows(data.X), target, data.norms2, models, self.fit_intercept
+        )
+        p = softmax([state["intercept"][0] for state in self._states])
+        gradient2 = p @ p - 2 * p[target] + 1
+        view = ProblemView(target, gradient2 * (data.norms2 + self.fit_intercept))
+        return problem, self.sampler_._kernel(k, self._generators[k], table, view)
+
+    def decision_function(self, X):
+        """Return the signed distance to the separating hyperplanes, up to scale.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Positive where the second class (or the class of the column) is predicted.
+        """
+        scores = self._linear_predictor(X)
+        binary = scores.shape[1] == 1 and not self._multilabel
+        return scores[:, 0] if binary else scores
+
+    def predict(self, X):
+        """Return the predicted class of each row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,) or (n_samples, n_labels)
+            Class labels, or indicators.
+        """
+        scores = self.decision_function(X)
+        if self._multilabel:
+            return (scores > 0).astype(int)
+        if scores.ndim == 1:
+            return self.classes_[(scores > 0).astype(int)]
+        return self.classes_[scores.argmax(axis=1)]
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X):
+        """Return the probability of each class.
+
+        For more than two classes the one-vs-rest probabilities are normalised; those of
+        several labels are not.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
+        """
+        scores = self._linear_predictor(X)
+        if self.loss == "modified_huber":
+            positive = (np.clip(scores, -1, 1) + 1) / 2
+        elif self._is_softmax:
+            return softmax(scores, axis=1)
+        else:
+            positive = expit(scores)
+        if self._multilabel:
+            return positive
+        if positive.shape[1] == 1:
+            return np.hstack([1 - positive, positive])
+        total = positive.sum(axis=1, keepdims=True)
+        # Where no class has any probability, all have the same.
+        positive[total[:, 0] == 0] = 1
+        return positive / positive.sum(axis=1, keepdims=True)
+
+    @available_if(_has_probabilities)
+    def predict_log_proba(self, X):
+        """Return the logarithm of :meth:`predict_proba`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        log_probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
+        """
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))

@@ -1,0 +1,226 @@
+"""The deterministic finish of ``learning_rate="auto"``.
+
+Quasi-Newton iterations with exact gradients. The curvature they start from is that of a
+sample of rows, drawn in proportion to ``P_i f''_i (||x_i||^2 + 1)``: near the optimum
+of a problem with a rare class a few thousand rows carry nearly all of it. What the
+sample gets wrong is corrected by BFGS pairs. When these correct too slowly the
+curvature is sampled anew, and where it has settled already, from more rows; from all of
+them this is Newton's method.
+"""
+
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from sklearn_awsgd._kernels import _batch
+from sklearn_awsgd._objectives import MOST_PARAMETERS, Point
+
+# Rows of the first curvature sample: for each parameter, as a share of all, at least.
+ROWS_PER_PARAMETER = 12
+SHARE_OF_ROWS = 1 / 16
+FEWEST_ROWS = 1500
+# A step that leaves more than this fraction of the estimated suboptimality is slow.
+SLOW = 0.1
+# Below this relative suboptimality the curvature has settled: if steps are slow there,
+# the sample is too small; above it, it is only old.
+NEAR = 0.02
+# Passes over which the objective must have stood still where the curvature is too poor
+# to tell the suboptimality from the gradient.
+N_STILL = 5
+# Flops of all rows' curvature below which the finish goes on until rounding decides.
+CHEAP = 5e6
+# Shorter steps than this mean that the curvature is far too small, as where a loss is
+# linear: then each row is given a share of the largest curvature the loss can have.
+SHORTEST = 1 / 16
+# Sweeps of coordinate descent for a quadratic model with an l1 penalty.
+MAX_SWEEPS = 1000
+# Relative Newton decrement at which rounding decides.
+ROUNDING = 1e-24
+
+
+@dataclass
+class Report:
+    """How the finish ended.
+
+    Attributes
+    ----------
+    point : Point
+        The last point.
+    suboptimality : float
+        Estimate of how far its objective is above the minimum.
+    n_passes : int
+        Passes over the rows.
+    converged : bool
+        Whether the tolerance was met.
+    """
+
+    point: Point
+    suboptimality: float
+    n_passes: int
+    converged: bool
+
+
+def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf):
+    """Minimise from v.
+
+    Parameters
+    ----------
+    objective : LinearObjective or MultinomialObjective
+        What to minimise.
+    v : ndarray
+        Parameters to start from.
+    tol : float
+        Relative suboptimality to reach.
+    max_passes : int
+        Largest number of passes over the rows.
+    rng : numpy.random.Generator
+        Draws the curvature samples.
+    record : callable
+        Called with the point and the number of passes after each of them.
+    deadline : float, default=inf
+        Value of ``perf_counter`` at which to stop.
+
+    Returns
+    -------
+    report : Report
+        How it ended.
+    """
+    n_samples = objective.n_samples
+    exact = objective.newton_flops() <= CHEAP
+    target = ROUNDING if exact else tol
+    n_rows = _first_sample_size(objective, exact)
+    values = []
+
+    def evaluate(v):
+        point = objective(v)
+        values.append(point.value)
+        record(point, len(values))
+        return point
+
+    point = evaluate(v)
+    floor, left = 0.0, np.inf
+    inverse = objective.inverse_curvature(point, n_rows, rng, floor)
+    while True:
+        direction = -(inverse @ point.gradient)
+        slope = point.gradient @ direction
+        slow = -slope / 2 > SLOW * left
+        left = -slope / 2
+        scale = max(abs(point.value), 1e-10 * abs(values[0]))
+        still = inverse.sharp or (
+            len(values) > N_STILL and values[-1 - N_STILL] - values[-1] <= tol * scale
+        )
+        if (2 * left <= target * scale and still) or point.gap <= target * scale:
+            return Report(point, left, len(values), True)
+        if slow and inverse.n_steps >= max(inverse.cost, 1):
+            if left < NEAR * point.value:
+                n_rows = 4 * n_rows if 8 * n_rows < n_samples else n_samples
+            inverse = objective.inverse_curvature(point, n_rows, rng, floor)
+            continue
+        step = 1.0
+        while True:
+            if len(values) >= max_passes or perf_counter() > deadline:
+                return Report(point, left, len(values), 2 * left <= tol * scale)
+            new = evaluate(point.v + step * direction)
+            if new.value <= point.value + 1e-4 * step * slope:
+                break
+            if -slope <= 1e-11 * abs(point.value):
+                # The decrease is lost in the rounding of the objective: the gradient,
+                # which is more exact, decides.
+                if new.gradient @ (inverse @ new.gradient) < -slope / 4:
+                    break
+                return Report(point, left, len(values), True)
+            step /= 2
+            if step < SHORTEST:
+                if floor >= 1:
+                    return Report(point, left, len(values), False)
+                floor, new = max(16 * floor, 1 / 16), None
+                break
+        if new is not None:
+            inverse.update(new.v - point.v, new.gradient - point.gradient)
+            point = new
+            if not exact:
+                continue
+            floor = floor / 16 if floor > 1 / 16 else 0.0
+        left = np.inf
+        inverse = objective.inverse_curvature(point, n_rows, rng, floor)
+
+
+def _first_sample_size(objective, exact):
+    """Return the number of rows of the first curvature sample."""
+    if exact:
+        return objective.n_samples
+    n_rows = max(
+        ROWS_PER_PARAMETER * objective.n_columns,
+        int(SHARE_OF_ROWS * objective.n_samples),
+        FEWEST_ROWS,
+    )
+    return min(n_rows, max(objective.n_samples // 2, 1))
+
+
+def can_finish_l1(n_features):
+    """Return whether :func:`finish_l1` is meant for that many features."""
+    return n_features < MOST_PARAMETERS
+
+
+def finish_l1(
+    objective, v, alpha_l1, tol, max_passes, rng, record, deadline=np.inf
+):
+    """Minimise an objective plus ``alpha_l1 ||w||_1``, by proximal Newton steps.
+
+    Each step minimises the quadratic model of a curvature sample plus the l1 penalty by
+    coordinate descent, so coefficients become exactly zero. The parameters are those of
+    :func:`finish`.
+    """
+    n_samples = objective.n_samples
+    exact = objective.newton_flops() <= CHEAP
+    n_rows = _first_sample_size(objective, exact)
+    n_passes = 0
+
+    def evaluate(v):
+        nonlocal n_passes
+        n_passes += 1
+        point = objective(v)
+        point.value += alpha_l1 * np.abs(v[:-1]).sum()
+        point.gap = np.inf
+        record(point, n_passes)
+        return point
+
+    point = evaluate(v)
+    floor, left = 0.0, np.inf
+    direction = np.empty_like(v)
+    while True:
+        hessian, _ = objective.hessian(point, n_rows, rng, floor)
+        hessian = np.triu(hessian) + np.triu(hessian, 1).T
+        _batch.minimize_l1_model(
+            hessian, point.gradient, point.v, alpha_l1, direction, MAX_SWEEPS
+        )
+        # The decrease that the model promises, up to its quadratic part.
+        slope = point.gradient @ direction + alpha_l1 * (
+            np.abs(point.v[:-1] + direction[:-1]).sum() - np.abs(point.v[:-1]).sum()
+        )
+        scale = max(abs(point.value), 1e-300)
+        if -slope <= (ROUNDING if exact else tol) * scale:
+            return Report(point, -slope / 2, n_passes, True)
+        if -slope / 2 > SLOW * left and -slope / 2 < NEAR * scale:
+            n_rows = 4 * n_rows if 8 * n_rows < n_samples else n_samples
+        left, step = -slope / 2, 1.0
+        while True:
+            if n_passes >= max_passes or perf_counter() > deadline:
+                return Report(point, left, n_passes, 2 * left <= tol * scale)
+            new = evaluate(point.v + step * direction)
+            if new.value <= point.value + 1e-4 * step * slope:
+                point = new
+                floor = floor / 16 if floor > 1 / 16 else 0.0
+                break
+            if -slope <= 1e-12 * scale:
+                # Rounding hides the decrease: the model is trusted once more.
+                return Report(
+                    new if exact else point, left, n_passes, True
+                )
+            step /= 2
+            if step < SHORTEST:
+                if floor >= 1:
+                    return Report(point, left, n_passes, False)
+                floor = max(16 * floor, 1 / 16)
+                break

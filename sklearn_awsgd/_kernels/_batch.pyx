@@ -1,0 +1,153 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Exact passes over all rows: objective, gradient, curvature, Hessian."""
+
+import numpy as np
+
+from libc.math cimport copysign, fabs
+
+from sklearn_awsgd._kernels._losses cimport Loss
+from sklearn_awsgd._kernels._rows cimport Row, Rows, axpy, dot, get_row, prefetch_row
+
+
+def evaluate(
+    Rows rows,
+    Loss loss,
+    const double[::1] y,
+    const double[::1] mass,
+    const double[::1] coef,
+    double intercept,
+    double[:, ::1] gradients,
+    double[:, ::1] sums,
+    double[::1] curvatures,
+):
+    """Sum losses, gradients and curvatures over all rows, reading each row once.
+
+    The rows fall in two sides by the sign of their derivative c = df/dz (0 for c <= 0,
+    1 for c > 0), which is what a certificate of optimality needs.
+
+    Parameters
+    ----------
+    rows, loss, y : Rows, Loss and ndarray of shape (n_samples,)
+        The linear model.
+    mass : ndarray of shape (n_samples,) or None
+        P of each row; None when all are equal.
+    coef, intercept : ndarray of shape (n_features,) and float
+        The point.
+    gradients : ndarray of shape (2, n_features + 1)
+        Set to the sum of P c x of each side, the intercept's last.
+    sums : ndarray of shape (2, 2)
+        Set to the sums of P f and of P c z of each side.
+    curvatures : ndarray of shape (n_samples,)
+        Set to d2f/dz2 of each row.
+    """
+    cdef Py_ssize_t i, side, n = rows.n_rows, d = rows.n_features
+    cdef double z, value, derivative = 0.0, p = 1.0 / n
+    cdef Row row
+    gradients[:] = 0.0
+    sums[:] = 0.0
+    with nogil:
+        for i in range(n):
+            if mass is not None:
+                p = mass[i]
+            get_row(rows, i, &row)
+            z = dot(&row, &coef[0]) + intercept
+            value = loss.evaluate(y[i], z, &derivative)
+            curvatures[i] = loss.curvature(y[i], z, derivative)
+            side = derivative > 0.0
+            sums[side, 0] += p * value
+            sums[side, 1] += p * derivative * z
+            gradients[side, d] += p * derivative
+            if p * derivative != 0.0:
+                axpy(p * derivative, &row, &gradients[side, 0])
+
+
+def add_hessian(
+    Rows rows, const Py_ssize_t[::1] chosen, const double[::1] weights,
+    double[:, ::1] hessian,
+):
+    """Add ``sum_k weights_k x_k x_k^T`` of chosen rows, each with a 1 behind it.
+
+    Only entries (j, k) with j <= k are added to; meant for sparse rows, whose indices
+    are sorted.
+    """
+    cdef Py_ssize_t m, a, b, d = rows.n_features
+    cdef double value
+    cdef double* line
+    cdef Row row
+    with nogil:
+        for m in range(chosen.shape[0]):
+            get_row(rows, chosen[m], &row)
+            if m + 1 < chosen.shape[0]:
+                prefetch_row(rows, chosen[m + 1])
+            for a in range(row.size):
+                value = weights[m] * row.values[a]
+                line = &hessian[row.indices[a], 0]
+                for b in range(a, row.size):
+                    line[row.indices[b]] += value * row.values[b]
+                line[d] += value
+            hessian[d, d] += weights[m]
+
+
+def hessian_diagonal(Rows rows, const double[::1] mass, const double[::1] curvatures):
+    """Return the diagonal of the Hessian of E_P[f], the intercept's last."""
+    cdef Py_ssize_t i, k, j, n = rows.n_rows, d = rows.n_features
+    cdef double weight
+    cdef Row row
+    diagonal = np.zeros(d + 1)
+    cdef double[::1] view = diagonal
+    with nogil:
+        for i in range(n):
+            weight = curvatures[i] * (1.0 / n if mass is None else mass[i])
+            get_row(rows, i, &row)
+            for k in range(row.size):
+                j = k if row.indices == NULL else row.indices[k]
+                view[j] += weight * row.values[k] * row.values[k]
+            view[d] += weight
+    return diagonal
+
+
+def minimize_l1_model(
+    const double[:, ::1] hessian,
+    const double[::1] gradient,
+    const double[::1] w,
+    double alpha_l1,
+    double[::1] d,
+    Py_ssize_t max_sweeps,
+):
+    """Minimise <g, d> + d^T H d / 2 + alpha_l1 ||w + d||_1 by coordinate descent.
+
+    Parameters
+    ----------
+    hessian : ndarray of shape (p, p)
+        H, symmetric, with a positive diagonal.
+    gradient, w : ndarray of shape (p,)
+        g and w; the last coordinate is the intercept, which has no l1 penalty.
+    alpha_l1 : float
+        Strength of the l1 penalty.
+    d : ndarray of shape (p,)
+        Set to the minimiser.
+    max_sweeps : int
+        Largest number of sweeps over the coordinates.
+    """
+    cdef Py_ssize_t sweep, j, k, p = w.shape[0]
+    cdef double old, new, size, change, largest, first = 0.0
+    cdef double[::1] slope = np.array(gradient)
+    d[:] = 0.0
+    with nogil:
+        for sweep in range(max_sweeps):
+            largest = 0.0
+            for j in range(p):
+                old = w[j] + d[j]
+                new = old - slope[j] / hessian[j, j]
+                if j < p - 1:
+                    size = fabs(new) - alpha_l1 / hessian[j, j]
+                    new = copysign(size, new) if size > 0.0 else 0.0
+                change = new - old
+                if change != 0.0:
+                    d[j] += change
+                    for k in range(p):
+                        slope[k] += change * hessian[j, k]
+                    largest = max(largest, change * change * hessian[j, j])
+            first = max(first, largest)
+            if largest <= 1e-16 * first:
+                break

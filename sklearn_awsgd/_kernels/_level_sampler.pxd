@@ -1,0 +1,22 @@
+from sklearn_awsgd._kernels._loop cimport Point
+from sklearn_awsgd._kernels._samplers cimport AliasTable, RandomSampler
+
+
+cdef class LevelSampler(RandomSampler):
+    cdef const double[::1] mass, safe_density
+    cdef AliasTable safe
+    cdef double mixing, forgetting, base
+    cdef Py_ssize_t n_rows, n_strata, n_pending
+    # Rows sorted by stratum: order[start[s]:start[s + 1]] are those of stratum s.
+    cdef int[::1] order, position, stratum
+    cdef Py_ssize_t[::1] start
+    # Running means of the squared norms met in draws from each stratum.
+    cdef double[::1] squares, counts
+    # Moves that wait for `adapt`.
+    cdef int[::1] pending_row, pending_stratum
+    # Derived by `refresh`: v_s, the ends of the strata on (0, 1), Q of one row.
+    cdef double[::1] values, cumulative, row_probability
+    cdef double scaled_mass(self, Py_ssize_t i) noexcept nogil
+    cdef Py_ssize_t level(self, double norm2) noexcept nogil
+    cdef void move(self, Py_ssize_t i, Py_ssize_t target) noexcept nogil
+    cdef void refresh(self) noexcept nogil

@@ -1,0 +1,216 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Dynamic strata: rows grouped by the size of the gradient they last showed."""
+
+import numpy as np
+
+from libc.math cimport ilogb, ldexp, sqrt
+
+from sklearn_awsgd._kernels._samplers cimport first_above, uniform
+
+cdef enum:
+    N_LEVELS = 32
+    # Levels above the largest norm at the start.
+    HEADROOM = 4
+    PATIENCE = 64
+
+N_LEVELS_PER_GROUP = N_LEVELS
+
+
+cdef class LevelSampler(RandomSampler):
+    """Strata (group, power-of-two level of the last seen gradient norm).
+
+    With P_i the mass of a row and g_i its gradient, the best distribution is
+    ``Q_i ~ P_i ||g_i||``. All rows whose ``n P_i ||g_i||`` was last seen between two
+    powers of two form a stratum s of n_s rows, from which rows are drawn alike:
+    ``Q_i = v_s / sum_s n_s v_s``, where v_s is the root mean square of what draws from
+    s have shown lately. A row changes stratum by swaps at the boundaries.
+
+    v_s may be stale, the counts n_s never are: they and the density change together, at
+    every move, so ``q_i = Q_i / P_i`` is exact.
+
+    Parameters
+    ----------
+    generator : numpy.random.BitGenerator
+        Random stream.
+    table : RowTable
+        The rows, their masses and the safe distribution; read only.
+    groups : ndarray of shape (n_samples,) and dtype int
+        Group of each row, such as its class.
+    n_groups : int
+        Number of groups.
+    norms2 : ndarray of shape (n_samples,)
+        Squared gradient norms at the start, up to a common factor.
+    mixing, forgetting : float
+        See :class:`sklearn_awsgd.samplers.LevelSampler`.
+    """
+
+    def __init__(
+        self, generator, table, groups, Py_ssize_t n_groups, norms2, double mixing,
+        double forgetting,
+    ):
+        super().__init__(generator)
+        self.mass = table.mass
+        self.n_rows = table.rows.shape[0]
+        self.mixing = mixing
+        self.forgetting = forgetting
+        self.patience = PATIENCE
+        if mixing > 0.0:
+            self.safe_density, self.safe = table.safe()
+        self.n_strata = n_groups * N_LEVELS
+        rows = table.rows
+        scaled = norms2
+        if table.mass is not None:
+            scaled = norms2 * (self.n_rows * table.mass) ** 2
+        largest = scaled.max()
+        self.base = 1.0
+        if largest > 0:
+            # Divided by `base`, the largest norm is of level N_LEVELS - 1 - HEADROOM.
+            self.base = largest / ldexp(1.0, 2 * (N_LEVELS - 1 - HEADROOM))
+        with np.errstate(divide="ignore"):
+            exponent = np.frexp(scaled / self.base)[1] - 1
+        level = np.clip(exponent // 2, 0, N_LEVELS - 1)
+        level[scaled == 0] = 0
+        stratum = (groups * N_LEVELS + level).astype(np.int32)
+        if len(rows) < table.n_samples:
+            stratum[table.mass == 0] = -1
+            chosen = stratum[rows]
+        else:
+            chosen = stratum
+        self.stratum = stratum
+        order = rows[np.argsort(chosen.astype(np.int16), kind="stable")]
+        self.order = order
+        position = np.full(table.n_samples, -1, dtype=np.int32)
+        position[order] = np.arange(len(order), dtype=np.int32)
+        self.position = position
+        counts = np.bincount(chosen, minlength=self.n_strata)
+        self.start = np.concatenate([[0], np.cumsum(counts)]).astype(np.intp)
+        # Before a stratum is drawn from, its rows have the middle norm of their level.
+        levels = np.arange(self.n_strata) % N_LEVELS
+        self.squares = 2.0 * self.base * 4.0**levels
+        self.counts = np.zeros(self.n_strata)
+        self.values = np.empty(self.n_strata)
+        self.cumulative = np.empty(self.n_strata)
+        self.row_probability = np.empty(self.n_strata)
+        self.pending_row = np.empty(4096, dtype=np.int32)
+        self.pending_stratum = np.empty(4096, dtype=np.int32)
+        self.refresh()
+
+    cdef double scaled_mass(self, Py_ssize_t i) noexcept nogil:
+        """n P_i."""
+        return 1.0 if self.mass is None else self.n_rows * self.mass[i]
+
+    cdef Py_ssize_t level(self, double norm2) noexcept nogil:
+        cdef Py_ssize_t exponent
+        norm2 /= self.base
+        if norm2 < 4.0:
+            return 0
+        exponent = ilogb(norm2) // 2
+        return min(exponent, <Py_ssize_t> (N_LEVELS - 1))
+
+    cdef void draw(self, Point* x) noexcept nogil:
+        cdef double u = uniform(self.bits)
+        cdef Py_ssize_t s, n_rows
+        if u < self.mixing:
+            x.i = self.safe.pick(self.bits, 0, self.safe.size)
+            s = self.stratum[x.i]
+        else:
+            s = first_above(&self.cumulative[0], self.n_strata, u)
+            n_rows = self.start[s + 1] - self.start[s]
+            x.i = self.order[
+                self.start[s] + <Py_ssize_t> (uniform(self.bits) * n_rows)
+            ]
+        x.origin = s
+        x.q = self.n_rows * self.row_probability[s] / self.scaled_mass(x.i)
+        if self.mixing > 0.0:
+            x.q += self.mixing * self.safe_density[x.i]
+
+    cdef void observe(self, const Point* x) noexcept nogil:
+        cdef Py_ssize_t s = x.origin, target
+        cdef double m = self.scaled_mass(x.i)
+        # (n P_i ||g_i||)^2
+        cdef double norm2 = x.norm2 * x.q * x.q * m * m
+        # As in StrataSampler: the probability that the learned part drew this row.
+        cdef double share = self.n_rows * self.row_probability[s] / (m * x.q)
+        self.counts[s] += self.forgetting * (1.0 - self.counts[s]) * share
+        if self.counts[s] > 0.0:
+            self.squares[s] += (
+                self.forgetting * share / self.counts[s] * (norm2 - self.squares[s])
+            )
+        target = s - s % N_LEVELS + self.level(norm2)
+        if target != s and self.n_pending < self.pending_row.shape[0]:
+            self.pending_row[self.n_pending] = <int> x.i
+            self.pending_stratum[self.n_pending] = <int> target
+            self.n_pending += 1
+
+    cdef void adapt(self) noexcept nogil:
+        cdef Py_ssize_t k
+        for k in range(self.n_pending):
+            self.move(self.pending_row[k], self.pending_stratum[k])
+        self.n_pending = 0
+        self.refresh()
+
+    cdef void move(self, Py_ssize_t i, Py_ssize_t target) noexcept nogil:
+        """Take row i to stratum `target`, one boundary at a time."""
+        cdef Py_ssize_t s = self.stratum[i], edge
+        cdef int other
+        while s != target:
+            # Swap with the row at the boundary, then shift the boundary.
+            if s < target:
+                edge = self.start[s + 1] - 1
+                self.start[s + 1] -= 1
+                s += 1
+            else:
+                edge = self.start[s]
+                self.start[s] += 1
+                s -= 1
+            other = self.order[edge]
+            self.order[self.position[i]] = other
+            self.position[other] = self.position[i]
+            self.order[edge] = <int> i
+            self.position[i] = <int> edge
+        self.stratum[i] = <int> target
+
+    cdef void refresh(self) noexcept nogil:
+        """Derive the probabilities from counts and running means."""
+        cdef Py_ssize_t s, last = 0
+        cdef double total = 0.0, below = self.mixing, share
+        for s in range(self.n_strata):
+            if self.start[s + 1] > self.start[s]:
+                # A stratum all of whose gradients were zero may wake up again.
+                self.values[s] = sqrt(self.squares[s] + 1e-6 * self.base)
+                total += (self.start[s + 1] - self.start[s]) * self.values[s]
+                last = s
+        share = (1.0 - self.mixing) / total
+        for s in range(self.n_strata):
+            self.row_probability[s] = 0.0
+            if self.start[s + 1] > self.start[s]:
+                self.row_probability[s] = share * self.values[s]
+                below += (
+                    (self.start[s + 1] - self.start[s]) * self.row_probability[s]
+                )
+            self.cumulative[s] = below
+        # Rounding must not leave a draw behind the last stratum.
+        for s in range(last, self.n_strata):
+            self.cumulative[s] = 2.0
+
+    def stratum_probabilities(self):
+        """Return the learned probability of each (group, level)."""
+        return np.diff(self.start) * np.asarray(self.row_probability) / (
+            1 - self.mixing
+        )
+
+    def row_strata(self):
+        """Return the stratum of each row; -1 for rows that cannot be drawn."""
+        return np.array(self.stratum)
+
+    def densities(self):
+        """Return q of every row; of those that cannot be drawn, zero."""
+        stratum = np.asarray(self.stratum)
+        result = self.n_rows * np.asarray(self.row_probability)[stratum]
+        if self.mass is not None:
+            mass = np.asarray(self.mass)
+            result = result / np.where(mass > 0, self.n_rows * mass, 1)
+        if self.mixing > 0:
+            result = result + self.mixing * np.asarray(self.safe_density)
+        result[stratum < 0] = 0
+        return result

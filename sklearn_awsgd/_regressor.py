@@ -1,0 +1,309 @@
+"""AWSGDRegressor: linear regression trained by AW-SGD."""
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils import column_or_1d
+
+from sklearn_awsgd._base import BaseAWSGD
+from sklearn_awsgd._kernels import _losses
+from sklearn_awsgd._validation import check_weights, unchanged_on_failure
+
+
+class AWSGDRegressor(RegressorMixin, BaseAWSGD):
+    """Linear regression trained by SGD that learns which rows to sample.
+
+    The counterpart of :class:`AWSGDClassifier` for real targets: rows with large
+    residuals and large features are drawn more often, each step is weighted by 1/q and
+    stays unbiased.
+
+    Parameters
+    ----------
+    loss : {"squared_error", "huber", "epsilon_insensitive", \
+"squared_epsilon_insensitive"}, default="squared_error"
+        The loss: ``(y - z)^2 / 2``, the same continued as a line beyond `epsilon`,
+        ``max(0, |y - z| - epsilon)`` or its square.
+    penalty : {"l2", "l1", "elasticnet", None}, default="l2"
+        The penalty. "l1" and "elasticnet" give exact zeros.
+    alpha : float >= 0, default=0.0001
+        Strength of the penalty, relative to the mean loss.
+    l1_ratio : float in [0, 1], default=0.15
+        Share of l1 in "elasticnet".
+    fit_intercept : bool, default=True
+        Whether to fit an intercept, which is not penalised.
+    max_iter : int >= 1, default=1000
+        Largest number of passes of n_samples draws each.
+    tol : float >= 0 or None, default=1e-3
+        With ``learning_rate="auto"``, a smooth loss and no l1 penalty: the relative
+        distance to the optimum at which training stops. Otherwise training stops when
+        `n_iter_no_change` passes in a row have not lowered the objective by more than
+        this fraction. None goes on for `max_iter` passes.
+    epsilon : float >= 0, default=0.1
+        Width of "huber" and of the epsilon-insensitive losses, in the units of y.
+    sampler : {"auto", "uniform", "strata", "level"} or sampler object, default="auto"
+        What is learned about sampling, as in :class:`AWSGDClassifier`. "auto" is
+        "strata" when strata are given; else "level" in ``fit`` and "uniform" in
+        ``partial_fit``.
+    batch_size : int >= 1, default=1
+        Draws that share one state of the sampler.
+    verbose : int, default=0
+        Whether to print a line for each pass.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the draws.
+    learning_rate : {"auto", "adagrad", "rmsprop", "adadelta", "constant", "optimal", \
+"invscaling"}, default="auto"
+        Step sizes, as in :class:`AWSGDClassifier`.
+    eta0 : float > 0 or None, default=None
+        Initial step size. None takes ``3 std(y) / (1 + mean ||x||_1)`` for "adagrad",
+        0.001 for "rmsprop", 1 for "adadelta" and 0.01 for the others.
+    power_t : float, default=0.25
+        Exponent of "invscaling".
+    early_stopping : bool, default=False
+        Whether to stop by the score on data set aside, as in :class:`AWSGDClassifier`.
+    validation_fraction : float in (0, 1), default=0.1
+        Share of the data set aside by `early_stopping`.
+    scoring : str, callable or None, default=None
+        Score of early stopping; None is R^2.
+    n_iter_no_change : int >= 1, default=5
+        See `tol` and `early_stopping`.
+    max_time : float > 0 or None, default=None
+        Seconds after which training stops, with a warning.
+    count_draws : bool, default=False
+        Whether to count the draws of each row, in `draw_counts_`.
+    warm_start : bool, default=False
+        Whether ``fit`` starts from the last coefficients.
+    average : bool or int >= 0, default=False
+        Whether the coefficients are the mean over all steps; an integer is the step to
+        start at.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+        Weights of the features.
+    intercept_ : ndarray of shape (1,)
+        Intercept.
+    n_iter_ : int
+        Passes made.
+    t_ : float
+        One plus the number of steps.
+    sampler_ : sampler object
+        Copy of the sampler with what it has learned.
+    variance_gain_ : ndarray of shape (1,)
+        Second moment of the gradient under plain sampling over that under the learned
+        distribution, from the draws of the last sampled pass.
+    effective_sample_size_ : ndarray of shape (1,)
+        Effective number of draws of the last sampled pass, given their weights.
+    duality_gap_ : ndarray of shape (1,)
+        Certified bound on how far the objective is above its minimum; infinite where
+        there is none.
+    draw_counts_ : ndarray of shape (1, n_samples)
+        How often each row was drawn in the last call, with `count_draws`.
+    history_ : dict of ndarray
+        As in :class:`AWSGDClassifier`.
+    sampling_history_ : dict of ndarray
+        As in :class:`AWSGDClassifier`.
+    n_features_in_ : int
+        Number of features seen during fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, when X has string column names.
+
+    See Also
+    --------
+    AWSGDClassifier : The classifier.
+    sklearn.linear_model.SGDRegressor : SGD with uniform sampling.
+    sklearn.linear_model.Ridge : Direct solvers for the squared error.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_regression
+    >>> from sklearn_awsgd import AWSGDRegressor
+    >>> X, y = make_regression(noise=1.0, random_state=0)
+    >>> AWSGDRegressor(random_state=0).fit(X, y).score(X, y) > 0.99
+    True
+    """
+
+    _losses = {
+        "squared_error": lambda self: _losses.SquaredError(),
+        "huber": lambda self: _losses.Huber(self.epsilon),
+        "epsilon_insensitive": lambda self: _losses.EpsilonInsensitive(self.epsilon),
+        "squared_epsilon_insensitive": lambda self: _losses.SquaredEpsilonInsensitive(
+            self.epsilon
+        ),
+    }
+    n_jobs = None
+
+    def __init__(
+        self,
+        loss="squared_error",
+        *,
+        penalty="l2",
+        alpha=0.0001,
+        l1_ratio=0.15,
+        fit_intercept=True,
+        max_iter=1000,
+        tol=1e-3,
+        epsilon=0.1,
+        sampler="auto",
+        batch_size=1,
+        verbose=0,
+        random_state=None,
+        learning_rate="auto",
+        eta0=None,
+        power_t=0.25,
+        early_stopping=False,
+        validation_fraction=0.1,
+        scoring=None,
+        n_iter_no_change=5,
+        max_time=None,
+        count_draws=False,
+        warm_start=False,
+        average=False,
+    ):
+        self.loss = loss
+        self.penalty = penalty
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.fit_intercept = fit_intercept
+        self.max_iter = max_iter
+        self.tol = tol
+        self.epsilon = epsilon
+        self.sampler = sampler
+        self.batch_size = batch_size
+        self.verbose = verbose
+        self.random_state = random_state
+        self.learning_rate = learning_rate
+        self.eta0 = eta0
+        self.power_t = power_t
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.scoring = scoring
+        self.n_iter_no_change = n_iter_no_change
+        self.max_time = max_time
+        self.count_draws = count_draws
+        self.warm_start = warm_start
+        self.average = average
+
+    def fit(
+        self,
+        X,
+        y,
+        coef_init=None,
+        intercept_init=None,
+        sample_weight=None,
+        strata=None,
+        X_val=None,
+        y_val=None,
+        sample_weight_val=None,
+    ):
+        """Fit the model from scratch, or from the last one with `warm_start`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Training rows. C-contiguous float arrays and CSR are read where they lie.
+        y : array-like of shape (n_samples,)
+            Targets.
+        coef_init : array-like of shape (n_features,), default=None
+            Coefficients to start from.
+        intercept_init : array-like of shape (1,), default=None
+            Intercept to start from.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows: 2 is the row twice, 0 is the row absent.
+        strata : array-like of shape (n_samples,), default=None
+            Strata to sample, for ``sampler="strata"``.
+        X_val, y_val : array-like, default=None
+            Rows and targets that decide when to stop, as `early_stopping` does.
+        sample_weight_val : array-like, default=None
+            Weights of the rows of `X_val`.
+
+        Returns
+        -------
+        self : AWSGDRegressor
+            The fitted estimator.
+        """
+        with unchanged_on_failure(self):
+            self._check_params()
+            sampler = self._make_sampler(strata)
+            data, y = self._check_data(X, y, strata, reset=True, y_numeric=True)
+            y, sample_weight = self._hold_out(
+                data,
+                y.astype(np.float64, copy=False),
+                check_weights(sample_weight, len(y)),
+                (X_val, y_val, sample_weight_val),
+            )
+            data.set_weights(sample_weight, None)
+            self.sampler_ = sampler
+            self._start(data.X, [y])
+            self._start_from(coef_init, intercept_init)
+            self._train(data, [y], self.max_iter, self.tol)
+        return self
+
+    def partial_fit(self, X, y, sample_weight=None, strata=None):
+        """Make one pass over a chunk of a stream.
+
+        What the model and the sampler have learned is kept, and the random stream goes
+        on.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows of the chunk.
+        y : array-like of shape (n_samples,)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+        strata : array-like of shape (n_samples,), default=None
+            Strata to sample, for ``sampler="strata"``. New ones may appear.
+
+        Returns
+        -------
+        self : AWSGDRegressor
+            The estimator.
+        """
+        with unchanged_on_failure(self):
+            self._check_params()
+            first = not hasattr(self, "coef_")
+            data, y = self._check_data(X, y, strata, reset=first, y_numeric=True)
+            y = column_or_1d(y).astype(np.float64, copy=False)
+            data.set_weights(check_weights(sample_weight, len(y)), None)
+            if first:
+                self.sampler_ = self._make_sampler(strata, streaming=True)
+                self._start(data.X, [y])
+            else:
+                self._detach()
+            self._train(data, [y], max_iter=1, tol=None, streaming=True)
+        return self
+
+    def predict(self, X):
+        """Return the predicted target of each row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+            Predictions.
+        """
+        return self._linear_predictor(X).ravel()
+
+    def _n_groups(self):
+        return 1
+
+    def _groups(self, target):
+        return np.zeros(len(target), dtype=np.int32)
+
+    def _target_spread(self, targets):
+        # Of a stream whose first chunk is constant nothing is known.
+        return float(np.std(targets[0])) or 1.0
+
+    def _stratify(self, y):
+        return None
+
+    def _validation_target(self, model, y, k):
+        return y
+
+    def _assign_coefficients(self, dtype):
+        super()._assign_coefficients(dtype)
+        self.coef_ = self.coef_[0]
