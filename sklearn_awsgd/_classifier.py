@@ -176,7 +176,7 @@ default="auto"
     >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn.preprocessing import StandardScaler
     >>> from sklearn_awsgd import AWSGDClassifier
-    >>> X, y = make_classification(weights=[0.97], class_sep=2, random_state=0)
+    >>> X, y = make_classification(1000, weights=[0.97], class_sep=2, random_state=0)
     >>> clf = make_pipeline(StandardScaler(), AWSGDClassifier(random_state=0))
     >>> clf.fit(X, y).score(X, y) > 0.9
     True

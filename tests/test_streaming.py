@@ -1,5 +1,6 @@
 """partial_fit: what was learned stays, the random stream goes on, drift is followed."""
 
+import copy
 import pickle
 
 import numpy as np
@@ -77,6 +78,15 @@ def test_what_the_sampler_has_learned_is_kept(seed, rng):
     clf.partial_fit(np.zeros((2, 3)), [0, 1])
     first = clf.sampling_history_["probability"][-2:]
     np.testing.assert_allclose(first[1] / first[0], ratio, rtol=0.05)
+
+
+@each_sampler
+def test_training_a_shallow_copy_leaves_the_original_alone(sampler, imbalanced, seed):
+    X, y = imbalanced
+    clf = streaming(seed, sampler=sampler).partial_fit(X, y, classes=[0, 1])
+    before = pickle.dumps(clf)
+    copy.copy(clf).partial_fit(X, y)
+    assert pickle.dumps(clf) == before
 
 
 def test_fit_after_partial_fit_starts_afresh(imbalanced, seed):

@@ -150,7 +150,7 @@ BAD_DATA = {
     "y is None": (lambda X, y: (X, None), "y"),
     "y is real": (lambda X, y: (X, X[:, 0]), "Unknown label type"),
     "y has NaN": (lambda X, y: (X, np.where(y == 1, np.nan, 0)), "NaN"),
-    "y is 2D": (lambda X, y: (X, np.c_[y, y]), "y should be a 1d array"),
+    "y is 2D and real": (lambda X, y: (X, X[:, :2]), "label type|1d array"),
     "one class": (lambda X, y: (X, np.zeros(len(y))), "greater than one"),
 }
 

@@ -129,12 +129,12 @@ def minimize_l1_model(
     max_sweeps : int
         Largest number of sweeps over the coordinates.
     """
-    cdef Py_ssize_t sweep, j, k, p = w.shape[0]
+    cdef Py_ssize_t _sweep, j, k, p = w.shape[0]
     cdef double old, new, size, change, largest, first = 0.0
     cdef double[::1] slope = np.array(gradient)
     d[:] = 0.0
     with nogil:
-        for sweep in range(max_sweeps):
+        for _sweep in range(max_sweeps):
             largest = 0.0
             for j in range(p):
                 old = w[j] + d[j]
