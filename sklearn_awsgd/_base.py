@@ -23,10 +23,12 @@ from sklearn_awsgd._kernels._linear import CoordinateRate, ScalarRate
 from sklearn_awsgd._kernels._rows import Rows
 from sklearn_awsgd._objectives import LinearObjective, best_constant
 from sklearn_awsgd._solver import (
+    AdaptiveRate,
     History,
     Outcome,
     StopRule,
     ValidationStop,
+    never,
     solve,
 )
 from sklearn_awsgd._validation import check_number, check_option, check_rows
@@ -40,7 +42,12 @@ from sklearn_awsgd.samplers import (
 
 # Learning rates, and the eta0 each takes for eta0=None. The rates with a step size for
 # each coordinate are relative to the gradients it has seen, the others are not.
-SCALAR_RATES = {"constant": 0.01, "optimal": 0.01, "invscaling": 0.01}
+SCALAR_RATES = {
+    "constant": 0.01,
+    "adaptive": 0.01,
+    "optimal": 0.01,
+    "invscaling": 0.01,
+}
 COORDINATE_RATES = {"adagrad": None, "rmsprop": 0.001, "adadelta": 1.0}
 # How far a loss with rounded kinks is above the loss, in widths of the rounding.
 ROUNDING_ERROR = 2 * np.log(2)
@@ -178,9 +185,15 @@ class BaseAWSGD(BaseEstimator, metaclass=ABCMeta):
         rates = ("auto", *SCALAR_RATES, *COORDINATE_RATES)
         check_option("learning_rate", self.learning_rate, rates)
         check_number("alpha", self.alpha, low=0)
-        check_number("l1_ratio", self.l1_ratio, low=0, high=1)
+        if self.l1_ratio is not None:
+            check_number("l1_ratio", self.l1_ratio, low=0, high=1)
+        elif self.penalty == "elasticnet":
+            raise ValueError(
+                "l1_ratio must be set when penalty is 'elasticnet', got l1_ratio=None; "
+                "give a number between 0 and 1."
+            )
         check_number("epsilon", self.epsilon, low=0)
-        check_number("power_t", self.power_t)
+        check_number("power_t", self.power_t, low=0)
         check_number("batch_size", self.batch_size, low=1, integer=True)
         check_number("max_iter", self.max_iter, low=1, integer=True)
         check_number("n_iter_no_change", self.n_iter_no_change, low=1, integer=True)
@@ -227,6 +240,14 @@ class BaseAWSGD(BaseEstimator, metaclass=ABCMeta):
             )
         sampler._check()
         return sampler
+
+    def _check_streaming(self):
+        """Refuse settings that need all data at once."""
+        if self.early_stopping:
+            raise ValueError(
+                "early_stopping should be False with partial_fit, which does not know "
+                "what is to come; score held-out rows between the calls instead."
+            )
 
     def _check_data(self, X, y, strata, *, reset, **options):
         X, y = validate_data(
@@ -276,6 +297,11 @@ class BaseAWSGD(BaseEstimator, metaclass=ABCMeta):
             stratify=self._stratify(y),
         )
         weight_val = None if sample_weight is None else sample_weight[held]
+        if weight_val is not None and not weight_val.any():
+            raise ValueError(
+                "sample_weight is zero for all held-out rows; use another random_state "
+                f"or a larger validation_fraction than {self.validation_fraction}."
+            )
         data.validation = Validation(data.X[held], y[held], weight_val)
         data.X, data.norms2 = data.X[train], data.norms2[train]
         if data.strata is not None:
@@ -331,7 +357,9 @@ class BaseAWSGD(BaseEstimator, metaclass=ABCMeta):
             if given is None:
                 continue
             shape = (len(self._states), self._states[0][name].shape[0])
-            given = check_array(given, ensure_2d=False, input_name=f"{name}_init")
+            given = check_array(
+                np.atleast_1d(given), ensure_2d=False, input_name=f"{name}_init"
+            )
             if given.size != np.prod(shape):
                 raise ValueError(
                     f"Provided {name}_init does not match dataset: it has shape "
@@ -393,18 +421,18 @@ class BaseAWSGD(BaseEstimator, metaclass=ABCMeta):
             outcome = train(data, table, k, target, max_iter, tol, options)
             return outcome, history
 
-        results = Parallel(n_jobs=self.n_jobs, prefer="threads")(
+        results = Parallel(n_jobs=self.n_jobs, require="sharedmem")(
             delayed(train_one)(k, target) for k, target in enumerate(targets)
         )
         outcomes, histories = zip(*results, strict=True)
         self._history.extend(histories)
         if tol is not None and not all(outcome.converged for outcome in outcomes):
-            limit = f"max_iter={max_iter} passes"
+            limit, unit = f"max_iter={max_iter}", "passes"
             if perf_counter() > deadline:
-                limit = f"max_time={self.max_time} seconds"
+                limit, unit = f"max_time={self.max_time}", "seconds"
             warnings.warn(
-                f"tol={tol} was not reached in {limit}; raise it or tol, or scale the "
-                "features.",
+                f"tol={tol} was not reached in {limit} {unit}; raise "
+                f"{limit.partition('=')[0]} or tol, or scale the features.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -449,7 +477,11 @@ class BaseAWSGD(BaseEstimator, metaclass=ABCMeta):
             kernel,
             pass_length=len(table.rows),
             max_iter=max_iter,
-            should_stop=should_stop,
+            should_stop=(
+                AdaptiveRate(should_stop, problem)
+                if self.learning_rate == "adaptive"
+                else should_stop
+            ),
             **options,
         )
         if data.validation is not None:
@@ -476,7 +508,7 @@ class BaseAWSGD(BaseEstimator, metaclass=ABCMeta):
                 kernel,
                 pass_length=min(n_rows, n_draws),
                 max_iter=1,
-                should_stop=lambda objective: False,
+                should_stop=never,
                 **options,
             )
             self.sampler_._store(k, kernel)

@@ -48,8 +48,8 @@ class AWSGDClassifier(ClassifierMixin, BaseAWSGD):
         Strength of the penalty. The objective is the weighted mean of the losses plus
         `alpha` times the penalty, so ``LogisticRegression(C=1 / (alpha * n_samples))``
         has the same optimum.
-    l1_ratio : float in [0, 1], default=0.15
-        Share of l1 in "elasticnet".
+    l1_ratio : float in [0, 1] or None, default=0.15
+        Share of l1 in "elasticnet"; not used otherwise.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     max_iter : int >= 1, default=1000
@@ -81,17 +81,18 @@ default="auto"
         Threads over the one-vs-rest problems. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
         Seed of the draws.
-    learning_rate : {"auto", "adagrad", "rmsprop", "adadelta", "constant", "optimal", \
-"invscaling"}, default="auto"
+    learning_rate : {"auto", "adagrad", "rmsprop", "adadelta", "constant", \
+"adaptive", "optimal", "invscaling"}, default="auto"
         Step sizes. "auto" samples with "adagrad" for at most a pass and then goes to
         the optimum with exact passes, where loss and penalty are smooth; it is
         "adagrad" throughout in ``partial_fit``, with early stopping or averaging, and
         for other losses and penalties. Any other value means plain AW-SGD: "optimal" is
-        ``1 / (alpha (t0 + t))``, "invscaling" is ``eta0 / t^power_t``.
+        ``1 / (alpha (t0 + t))``, "invscaling" is ``eta0 / t^power_t``, "adaptive" is
+        `eta0`, divided by five whenever training would stop.
     eta0 : float > 0 or None, default=None
         Initial step size. None takes ``3 / (1 + mean ||x||_1)`` for "adagrad", 0.001
         for "rmsprop", 1 for "adadelta" and 0.01 for the others.
-    power_t : float, default=0.5
+    power_t : float >= 0, default=0.5
         Exponent of "invscaling".
     early_stopping : bool, default=False
         Whether to set a part of the data aside and to stop when the score on it has not
@@ -360,6 +361,7 @@ default="auto"
         """
         with unchanged_on_failure(self):
             self._check_params()
+            self._check_streaming()
             if isinstance(self.class_weight, str):
                 raise ValueError(
                     f"class_weight={self.class_weight!r} is not supported for "
@@ -410,6 +412,12 @@ default="auto"
                     "targets; use sample_weight."
                 )
             y = y.toarray() if sparse.issparse(y) else y
+            if not np.isin(y, (0, 1)).all():
+                raise ValueError(
+                    "y has several columns with values other than 0 and 1; code each "
+                    "label as 1 where it applies and 0 elsewhere, for example with "
+                    "MultiLabelBinarizer."
+                )
         return y
 
     def _check_classes(self, classes, y, first):

@@ -29,7 +29,7 @@ NEAR = 0.02
 # to tell the suboptimality from the gradient.
 N_STILL = 5
 # Flops of all rows' curvature below which the finish goes on until rounding decides.
-CHEAP = 5e6
+CHEAP = 3e5
 # Shorter steps than this mean that the curvature is far too small, as where a loss is
 # linear: then each row is given a share of the largest curvature the loss can have.
 SHORTEST = 1 / 16

@@ -246,7 +246,7 @@ class MultinomialObjective:
         n_parameters = self.n_classes * self.n_columns
         if n_parameters > MOST_SOFTMAX_PARAMETERS:
             return np.inf
-        return self.n_samples * n_parameters**2
+        return self.n_samples * n_parameters**2 / 2
 
     def inverse_curvature(self, point, n_rows, rng, floor):
         """Return the inverse of a sampled curvature, as `LinearObjective` does."""

@@ -26,8 +26,8 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
         The penalty. "l1" and "elasticnet" give exact zeros.
     alpha : float >= 0, default=0.0001
         Strength of the penalty, relative to the mean loss.
-    l1_ratio : float in [0, 1], default=0.15
-        Share of l1 in "elasticnet".
+    l1_ratio : float in [0, 1] or None, default=0.15
+        Share of l1 in "elasticnet"; not used otherwise.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     max_iter : int >= 1, default=1000
@@ -49,13 +49,13 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
         Whether to print a line for each pass.
     random_state : int, RandomState instance or None, default=None
         Seed of the draws.
-    learning_rate : {"auto", "adagrad", "rmsprop", "adadelta", "constant", "optimal", \
-"invscaling"}, default="auto"
+    learning_rate : {"auto", "adagrad", "rmsprop", "adadelta", "constant", \
+"adaptive", "optimal", "invscaling"}, default="auto"
         Step sizes, as in :class:`AWSGDClassifier`.
     eta0 : float > 0 or None, default=None
         Initial step size. None takes ``3 std(y) / (1 + mean ||x||_1)`` for "adagrad",
         0.001 for "rmsprop", 1 for "adadelta" and 0.01 for the others.
-    power_t : float, default=0.25
+    power_t : float >= 0, default=0.25
         Exponent of "invscaling".
     early_stopping : bool, default=False
         Whether to stop by the score on data set aside, as in :class:`AWSGDClassifier`.
@@ -261,6 +261,7 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
         """
         with unchanged_on_failure(self):
             self._check_params()
+            self._check_streaming()
             first = not hasattr(self, "coef_")
             data, y = self._check_data(X, y, strata, reset=first, y_numeric=True)
             y = column_or_1d(y).astype(np.float64, copy=False)

@@ -80,6 +80,11 @@ def _columns(names, rows):
     return dict(zip(names, map(np.asarray, columns), strict=True))
 
 
+def never(objective):
+    """Return that it is not time to stop."""
+    return False
+
+
 class StopRule:
     """Stop when the objective has not fallen enough for some passes in a row.
 
@@ -97,6 +102,7 @@ class StopRule:
         self.n_iter_no_change = n_iter_no_change
         self.best = np.inf
         self.n_stalled = 0
+        self.last_score = np.nan
 
     def __call__(self, objective):
         """Take in the objective of a pass; return whether to stop."""
@@ -106,6 +112,37 @@ class StopRule:
         self.n_stalled = 0 if progress else self.n_stalled + 1
         self.best = min(self.best, objective)
         return self.n_stalled >= self.n_iter_no_change
+
+
+class AdaptiveRate:
+    """Divide the step size by five where another rule would stop.
+
+    Parameters
+    ----------
+    rule : callable
+        A stopping rule with a count `n_stalled`.
+    problem : compiled Problem
+        Its `eta0` is lowered, until it is less than 1e-6.
+    """
+
+    def __init__(self, rule, problem):
+        self.rule = rule
+        self.problem = problem
+
+    def __call__(self, objective):
+        """Take in the objective of a pass; return whether to stop."""
+        if not self.rule(objective):
+            return False
+        if self.problem.eta0 < 1e-6:
+            return True
+        self.problem.eta0 /= 5
+        self.rule.n_stalled = 0
+        return False
+
+    @property
+    def last_score(self):
+        """Return the score of the last pass, NaN without validation data."""
+        return self.rule.last_score
 
 
 class ValidationStop:
@@ -136,7 +173,8 @@ class ValidationStop:
     def __call__(self, objective):
         """Score the parameters of a pass; return whether to stop."""
         self.last_score = score = self.score()
-        if score > self.best_score:
+        # Of equal scores the latest: it has seen more.
+        if score >= self.best_score:
             self.best_score = score
             self.best_parameters = [array.copy() for array in self.parameters]
         if score > self.best_counted + (self.tol or 0.0):
@@ -266,7 +304,7 @@ def solve(
                 f"variance gain {_variance_gain(pass_sums):.3g}"
             )
         converged = should_stop(objective)
-        if hasattr(should_stop, "last_score"):
+        if should_stop is not never:
             history.pieces[-1] = (*history.pieces[-1][:-1], should_stop.last_score)
     return Outcome(
         n_iter,
@@ -292,4 +330,4 @@ def _variance_gain(sums):
 
 
 def _effective_sample_size(sums):
-    return sums[3] ** 2 / sums[4]
+    return sums[3] ** 2 / sums[4] if sums[4] > 0 else 0.0

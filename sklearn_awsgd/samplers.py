@@ -340,8 +340,9 @@ class LevelSampler(BaseEstimator):
     row is proportional to its gradient norm, which no distribution over fixed strata
     can reach.
 
-    It looks at the same rows again and again, so it is for ``fit``; a stream has no
-    second look, and ``partial_fit`` needs :class:`StrataSampler`.
+    It looks at the same rows again and again, so it is for ``fit``. A stream has no
+    second look: ``partial_fit`` starts the levels anew with each chunk, and what
+    :class:`StrataSampler` learns lasts longer.
 
     Parameters
     ----------

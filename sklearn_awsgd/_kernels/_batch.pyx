@@ -5,8 +5,19 @@ import numpy as np
 
 from libc.math cimport copysign, fabs
 
+from scipy.linalg.cython_blas cimport dgemv
+
 from sklearn_awsgd._kernels._losses cimport Loss
-from sklearn_awsgd._kernels._rows cimport Row, Rows, axpy, dot, get_row, prefetch_row
+from sklearn_awsgd._kernels._rows cimport (
+    DENSE, FLOAT64, Row, Rows, axpy, dot, get_row, prefetch_row
+)
+
+cdef enum:
+    # Dense rows up to this length are handled in blocks of rows, of at most
+    # BLOCK_SIZE numbers, below what would wake the threads of BLAS.
+    SHORT_ROW = 512
+    BLOCK_SIZE = 8192
+    LARGEST_BLOCK = 64
 
 
 def evaluate(
@@ -40,25 +51,73 @@ def evaluate(
     curvatures : ndarray of shape (n_samples,)
         Set to d2f/dz2 of each row.
     """
-    cdef Py_ssize_t i, side, n = rows.n_rows, d = rows.n_features
+    cdef Py_ssize_t i, k, start, side = 0, n = rows.n_rows, d = rows.n_features
+    cdef Py_ssize_t size, block = 1
     cdef double z, value, derivative = 0.0, p = 1.0 / n
     cdef Row row
+    # Short dense rows are multiplied in blocks that stay in the first level cache.
+    if rows.index_kind == DENSE and rows.value_kind == FLOAT64 and d <= SHORT_ROW:
+        block = max(1, min(<Py_ssize_t> LARGEST_BLOCK, BLOCK_SIZE // d))
+    cdef double[::1] scores = np.empty(block)
+    cdef double[:, ::1] derivatives = np.empty((2, block))
     gradients[:] = 0.0
     sums[:] = 0.0
     with nogil:
-        for i in range(n):
-            if mass is not None:
-                p = mass[i]
-            get_row(rows, i, &row)
-            z = dot(&row, &coef[0]) + intercept
-            value = loss.evaluate(y[i], z, &derivative)
-            curvatures[i] = loss.curvature(y[i], z, derivative)
-            side = derivative > 0.0
-            sums[side, 0] += p * value
-            sums[side, 1] += p * derivative * z
-            gradients[side, d] += p * derivative
-            if p * derivative != 0.0:
-                axpy(p * derivative, &row, &gradients[side, 0])
+        start = 0
+        while start < n:
+            size = min(block, n - start)
+            get_row(rows, start, &row)
+            if block > 1:
+                block_scores(row.values, size, d, &coef[0], &scores[0])
+            else:
+                scores[0] = dot(&row, &coef[0])
+            for k in range(size):
+                i = start + k
+                if mass is not None:
+                    p = mass[i]
+                z = scores[k] + intercept
+                value = loss.evaluate(y[i], z, &derivative)
+                curvatures[i] = loss.curvature(y[i], z, derivative)
+                side = derivative > 0.0
+                derivatives[side, k] = p * derivative
+                derivatives[1 - side, k] = 0.0
+                sums[side, 0] += p * value
+                sums[side, 1] += p * derivative * z
+                gradients[side, d] += p * derivative
+            if block > 1:
+                for side in range(2):
+                    add_block(
+                        row.values, size, d, &derivatives[side, 0], &gradients[side, 0]
+                    )
+            elif derivatives[side, 0] != 0.0:
+                axpy(derivatives[side, 0], &row, &gradients[side, 0])
+            start += size
+
+
+cdef void block_scores(
+    const double* values, Py_ssize_t n_rows, Py_ssize_t d, const double* w,
+    double* scores,
+) noexcept nogil:
+    """scores = X w for a block of dense rows, column-major to BLAS."""
+    cdef int m = <int> d, n = <int> n_rows, one = 1
+    cdef double unit = 1.0, zero = 0.0
+    dgemv(
+        b"T", &m, &n, &unit, <double*> values, &m, <double*> w, &one, &zero, scores,
+        &one,
+    )
+
+
+cdef void add_block(
+    const double* values, Py_ssize_t n_rows, Py_ssize_t d, const double* c,
+    double* gradient,
+) noexcept nogil:
+    """gradient += X^T c for a block of dense rows."""
+    cdef int m = <int> d, n = <int> n_rows, one = 1
+    cdef double unit = 1.0
+    dgemv(
+        b"N", &m, &n, &unit, <double*> values, &m, <double*> c, &one, &unit, gradient,
+        &one,
+    )
 
 
 def add_hessian(

@@ -32,7 +32,8 @@ cdef class LinearProblem(Problem):
 
 cdef class ScalarRate(LinearProblem):
     cdef int schedule
-    cdef double eta0, power_t, alpha, optimal_init
+    cdef public double eta0
+    cdef double power_t, alpha, optimal_init
     cdef double scale, inverse_scale, threshold, scale_sum
     cdef bint lazy, eager
     cdef double[::1] thresholds

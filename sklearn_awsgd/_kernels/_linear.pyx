@@ -29,7 +29,13 @@ cdef enum:
     OPTIMAL
     INVSCALING
 
-SCHEDULES = {"constant": CONSTANT, "optimal": OPTIMAL, "invscaling": INVSCALING}
+# "adaptive" is constant until the solver lowers eta0.
+SCHEDULES = {
+    "constant": CONSTANT,
+    "adaptive": CONSTANT,
+    "optimal": OPTIMAL,
+    "invscaling": INVSCALING,
+}
 
 cdef enum:
     ADAGRAD
@@ -195,7 +201,7 @@ cdef class ScalarRate(LinearProblem):
 
     Parameters
     ----------
-    schedule : {"constant", "optimal", "invscaling"}
+    schedule : {"constant", "adaptive", "optimal", "invscaling"}
         rho_t is `eta0`, ``1 / (alpha (t0 + t))`` or ``eta0 / t^power_t``.
     eta0, power_t, alpha, t0 : float
         Parameters of the schedule.

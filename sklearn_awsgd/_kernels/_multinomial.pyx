@@ -81,6 +81,16 @@ cdef class MultinomialProblem(Problem):
         for k in range(self.addresses.shape[0]):
             (<LinearProblem> <void*> self.addresses[k]).flush()
 
+    @property
+    def eta0(self):
+        """Step size of the models."""
+        return self.models[0].eta0
+
+    @eta0.setter
+    def eta0(self, double value):
+        for model in self.models:
+            model.eta0 = value
+
     def penalty(self):
         """Return the penalty at the current parameters."""
         return sum(model.penalty() for model in self.models)
