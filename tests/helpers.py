@@ -22,8 +22,8 @@ def strata_kernel(setting, generator, strata, n_strata=None, mass=None, norms2=N
     table = samplers.RowTable(mass, norms2)
     # Naming all strata first fixes their order, also of those that are absent.
     setting.set_params(by="given").strata_ = np.arange(n_strata)
-    index = setting._prepare(table, 1, strata)
-    return setting._kernel(0, generator, table, index, None)
+    setting._prepare(table, 1, n_strata, strata)
+    return setting._kernel(0, generator, table, None)
 
 
 def uniform_kernel(generator, n_rows, mass=None):
