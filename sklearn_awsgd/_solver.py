@@ -292,4 +292,4 @@ def _variance_gain(sums):
 
 
 def _effective_sample_size(sums):
-    return sums[3] ** 2 / sums[4]
+    return sums[3] ** 2 / sums[4] if sums[4] > 0 else 0.0
