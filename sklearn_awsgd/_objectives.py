@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.special import logsumexp
 
 from sklearn_awsgd._kernels import _batch
@@ -276,7 +276,7 @@ class MultinomialObjective:
             if not self.fit_intercept:
                 hessian[:, -1] = 0
             _add_penalty(np.einsum("ii->i", hessian), self.alpha, self.fit_intercept)
-            factors.append(cho_factor(hessian, overwrite_a=True, check_finite=False))
+            factors.append(_factor(hessian))
         flops = len(chosen) * self.n_columns**2 / 10 + self.n_columns**3 / 30
         return InverseCurvature(
             lambda g: np.concatenate(
@@ -345,8 +345,8 @@ class InverseCurvature:
 
     @classmethod
     def from_hessian(cls, hessian, cost):
-        """Invert a matrix, which is overwritten."""
-        factor = cho_factor(hessian, overwrite_a=True, check_finite=False)
+        """Invert a matrix, whose diagonal may be changed."""
+        factor = _factor(hessian)
         return cls(lambda g: cho_solve(factor, g, check_finite=False), cost, True)
 
     def update(self, step, change):
@@ -389,6 +389,20 @@ def systematic_sample(size, n_rows, rng):
     counts = np.diff(steps, prepend=0.0)
     chosen = np.flatnonzero(counts)
     return chosen, counts[chosen] * (total / n_rows) / size[chosen]
+
+
+def _factor(hessian):
+    """Return the Cholesky factor, of a larger diagonal where rounding asks for it."""
+    diagonal = np.einsum("ii->i", hessian)
+    more = 1e-10 * diagonal.max()
+    while True:
+        try:
+            return cho_factor(hessian, check_finite=False)
+        except LinAlgError:
+            if not 0 < more < 1e300:
+                raise
+            diagonal += more
+            more *= 100
 
 
 def _chunks(n_rows):
