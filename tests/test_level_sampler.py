@@ -393,7 +393,7 @@ def test_rows_that_are_learned_are_drawn_less_in_a_fit(imbalanced, seed):
     assert counts.shape == (1, len(y))
     assert counts.sum() == 60 * len(y) == clf.history_["draws"][-1]
     norm = np.abs(clf.predict_proba(X)[:, 1] - y) * np.sqrt((X**2).sum(axis=1) + 1)
-    assert stats.spearmanr(counts[0], norm).statistic > 0.9
+    assert stats.spearmanr(counts[0], norm).statistic > 0.8
     assert counts[0, y == 1].mean() > 2 * counts[0, y == 0].mean()
 
 
