@@ -263,8 +263,7 @@ class MultinomialObjective:
         chosen, times = systematic_sample(weight * (self.norms2 + 1), n_rows, rng)
         weights = times * self.mass[chosen]
         if np.prod(shape) <= MOST_SOFTMAX_PARAMETERS:
-            hessian = self._full_curvature(point.curvatures, chosen, weights)
-            np.einsum("ii->i", hessian)[:] += floor * np.diagonal(hessian)
+            hessian = self._full_curvature(point.curvatures, chosen, weights, floor)
             return InverseCurvature.from_hessian(hessian, cost=0.0)
         factors = []
         for k in range(self.n_classes):
@@ -296,8 +295,11 @@ class MultinomialObjective:
         A[:, -1] = 1
         return A
 
-    def _full_curvature(self, all_probabilities, chosen, weights):
-        """Return sum_i P_i (diag(p_i) - p_i p_i^T) x x_i x_i^T, with the penalty."""
+    def _full_curvature(self, all_probabilities, chosen, weights, floor):
+        """Return sum_i P_i (diag(p_i) - p_i p_i^T) x x_i x_i^T, with the penalty.
+
+        A share `floor` of each matrix in brackets is replaced by 1/2, its bound.
+        """
         K, p = self.n_classes, self.n_columns
         hessian = np.zeros((K, p, K, p))
         for part in _chunks(len(chosen)):
@@ -308,6 +310,9 @@ class MultinomialObjective:
                     w = -probabilities[:, k] * probabilities[:, m]
                     if k == m:
                         w += probabilities[:, k]
+                    w *= 1 - floor
+                    if k == m:
+                        w += floor / 2
                     block = (A * (weights[part] * w)[:, None]).T @ A
                     hessian[k, :, m] += block
         for k in range(K):
