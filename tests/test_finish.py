@@ -1,5 +1,6 @@
 """learning_rate="auto": the optimum, its certificate, and nothing that diverges."""
 
+import warnings
 from itertools import pairwise
 
 import numpy as np
@@ -310,7 +311,7 @@ def test_gradient_and_hessian_of_multinomial_objective(
     slope = finite_difference(lambda v: F(v).value, v)
     np.testing.assert_allclose(point.gradient[free], slope[free], atol=1e-6)
     assert (point.gradient[~free] == 0).all()
-    hessian = F._full_curvature(point.curvatures, np.arange(40), P)
+    hessian = F._full_curvature(point.curvatures, np.arange(40), P, 0.0)
     expected = finite_difference(lambda v: F(v).gradient, v)
     # The intercepts' common shift is pinned by a constant.
     pin = (hessian - expected)[3::4, 3::4]
@@ -321,6 +322,12 @@ def test_gradient_and_hessian_of_multinomial_objective(
     used = np.ix_(free, free)
     np.testing.assert_allclose(hessian[used], expected[used], atol=1e-5)
     assert np.linalg.eigvalsh(hessian).min() > 0
+    # With the largest floor it bounds the curvature everywhere.
+    bound = F._full_curvature(point.curvatures, np.arange(40), P, 1.0)
+    other = F(3 * rng.standard_normal(12)).curvatures
+    for p in (point.curvatures, other):
+        rest = bound - F._full_curvature(p, np.arange(40), P, 0.0)
+        assert np.linalg.eigvalsh(rest[used].reshape(free.sum(), -1)).min() > -1e-6
     # The same predictions, and the gradient does not move along a common shift.
     canonical = F.canonical(v)
     np.testing.assert_allclose(canonical.reshape(3, 4)[:, -1].sum(), 0, atol=1e-12)
@@ -407,14 +414,20 @@ def test_best_constant(loss, weighted, real, rng):
 
 
 def check_sound(estimator, X, y):
-    """Everything fitted is finite, and no worse than the best constant."""
+    """Everything fitted is finite, and no worse than the best constant.
+
+    The Huber loss may need more passes, far from its targets where it is a line; then
+    there is a warning.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        estimator.fit(X, y)
+    assert all(warning.category is ConvergenceWarning for warning in caught)
     assert np.isfinite(estimator.coef_).all()
     assert np.isfinite(estimator.intercept_).all()
     assert not np.isnan(estimator.duality_gap_).any()
-    history = estimator.history_["objective"]
-    assert np.isfinite(history).all()
-    if estimator.loss == "huber" and np.abs(y).max() > 1e9:
-        # Lines only, as far as the eye sees: a warning says that it is not solved.
+    assert np.isfinite(estimator.history_["objective"]).all()
+    if estimator.loss == "huber" and caught:
         return
     P = np.full(len(y), 1 / len(y))
     loss = estimator._make_loss()
@@ -422,12 +435,6 @@ def check_sound(estimator, X, y):
     assert objective(estimator, X, y) <= constant * (1 + 1e-6) + 1e-300
 
 
-may_not_converge = pytest.mark.filterwarnings(
-    "ignore::sklearn.exceptions.ConvergenceWarning"
-)
-
-
-@may_not_converge
 @pytest.mark.parametrize("alpha", [0.0, 1e-12, 1e-6, 1e-2, 1.0, 1e3])
 @pytest.mark.parametrize("data", ["one-hot", "separable", "noisy", "duplicates"])
 @pytest.mark.parametrize("loss", SMOOTH_LOSSES)
@@ -442,10 +449,9 @@ def test_hard_classification_is_sound(loss, data, alpha, seed, rng):
         clf = AWSGDClassifier(
             loss, penalty=penalty, alpha=alpha, max_iter=100, random_state=seed
         )
-        check_sound(clf.fit(X, y), X, y)
+        check_sound(clf, X, y)
 
 
-@may_not_converge
 @pytest.mark.parametrize("n_rows", [120, 3000])
 @pytest.mark.parametrize("penalty", ["l2", "l1"])
 @each_estimator
@@ -455,10 +461,9 @@ def test_features_of_very_different_scale(Estimator, loss, penalty, n_rows, seed
     if Estimator is AWSGDClassifier:
         y = np.where(y > 1, 1.0, -1.0)
     estimator = Estimator(loss, penalty=penalty, max_iter=50, random_state=seed)
-    check_sound(estimator.fit(X, y), X, y)
+    check_sound(estimator, X, y)
 
 
-@may_not_converge
 @pytest.mark.parametrize("y_kind", ["huge", "tiny", "constant", "zero", "offset"])
 @pytest.mark.parametrize("penalty", ["l2", "l1", None])
 @pytest.mark.parametrize("loss", REGRESSION)
@@ -472,12 +477,12 @@ def test_hard_regression_is_sound(loss, penalty, y_kind, seed, rng):
         "offset": 1e6 + X[:, 0] + rng.standard_normal(120),
     }[y_kind]
     reg = AWSGDRegressor(loss, penalty=penalty, max_iter=100, random_state=seed)
-    check_sound(reg.fit(X, y), X, y)
+    check_sound(reg, X, y)
     if y_kind in ("constant", "zero"):
         np.testing.assert_allclose(reg.predict(X), y, atol=0.1 + 1e-9)
 
 
-@may_not_converge
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("alpha", [0.0, 1e-12, 1e-2, 1e3])
 @pytest.mark.parametrize("data", ["one-hot", "separable", "scales"])
 def test_hard_softmax_is_sound(data, alpha, seed, rng):
