@@ -25,9 +25,10 @@ SLOW = 0.1
 # Below this relative suboptimality the curvature has settled: if steps are slow there,
 # the sample is too small; above it, it is only old.
 NEAR = 0.02
-# Passes over which the objective must have stood still where the curvature is too poor
-# to tell the suboptimality from the gradient.
+# Passes, and share of all passes, over which the objective must have stood still where
+# the curvature is too poor to tell the suboptimality from the gradient.
 N_STILL = 5
+SHARE_STILL = 1 / 3
 # Flops of all rows' curvature below which the finish goes on until rounding decides.
 CHEAP = 3e5
 # Shorter steps than this mean that the curvature is far too small, as where a loss is
@@ -114,8 +115,8 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf):
         if exact and len(values) > MOST_EXACT:
             # Where the loss has kinks, Newton's method may go round in circles.
             exact, target = False, tol
-        still = (inverse.sharp and objective.sharp) or (
-            len(values) > N_STILL and values[-1 - N_STILL] - values[-1] <= tol * scale
+        still = (inverse.sharp and objective.sharp) or _stands_still(
+            values, tol * scale
         )
         if (2 * left <= target * scale and still) or point.gap <= target * scale:
             return Report(point, left, len(values), True)
@@ -181,6 +182,12 @@ def _search_line(evaluate, point, direction, step, new):
             break
         new = trial
     return new
+
+
+def _stands_still(values, change):
+    """Return whether the last values have fallen by less than a quarter of `change`."""
+    n_still = max(N_STILL, int(SHARE_STILL * len(values)))
+    return len(values) > n_still and values[-1 - n_still] - values[-1] <= change / 4
 
 
 def _first_sample_size(objective, exact):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.special import logsumexp
 
 from sklearn_awsgd._kernels import _batch
@@ -268,8 +268,7 @@ class MultinomialObjective:
         chosen, times = systematic_sample(weight * (self.norms2 + 1), n_rows, rng)
         weights = times * self.mass[chosen]
         if np.prod(shape) <= MOST_SOFTMAX_PARAMETERS:
-            hessian = self._full_curvature(point.curvatures, chosen, weights)
-            np.einsum("ii->i", hessian)[:] += floor * np.diagonal(hessian)
+            hessian = self._full_curvature(point.curvatures, chosen, weights, floor)
             return InverseCurvature.from_hessian(hessian, cost=0.0)
         factors = []
         for k in range(self.n_classes):
@@ -281,7 +280,7 @@ class MultinomialObjective:
             if not self.fit_intercept:
                 hessian[:, -1] = 0
             _add_penalty(np.einsum("ii->i", hessian), self.alpha, self.fit_intercept)
-            factors.append(cho_factor(hessian, overwrite_a=True, check_finite=False))
+            factors.append(_factor(hessian))
         flops = len(chosen) * self.n_columns**2 / 10 + self.n_columns**3 / 30
         return InverseCurvature(
             lambda g: np.concatenate(
@@ -301,8 +300,11 @@ class MultinomialObjective:
         A[:, -1] = 1
         return A
 
-    def _full_curvature(self, all_probabilities, chosen, weights):
-        """Return sum_i P_i (diag(p_i) - p_i p_i^T) x x_i x_i^T, with the penalty."""
+    def _full_curvature(self, all_probabilities, chosen, weights, floor):
+        """Return sum_i P_i (diag(p_i) - p_i p_i^T) x x_i x_i^T, with the penalty.
+
+        A share `floor` of each matrix in brackets is replaced by 1/2, its bound.
+        """
         K, p = self.n_classes, self.n_columns
         hessian = np.zeros((K, p, K, p))
         for part in _chunks(len(chosen)):
@@ -313,6 +315,9 @@ class MultinomialObjective:
                     w = -probabilities[:, k] * probabilities[:, m]
                     if k == m:
                         w += probabilities[:, k]
+                    w *= 1 - floor
+                    if k == m:
+                        w += floor / 2
                     block = (A * (weights[part] * w)[:, None]).T @ A
                     hessian[k, :, m] += block
         for k in range(K):
@@ -350,8 +355,8 @@ class InverseCurvature:
 
     @classmethod
     def from_hessian(cls, hessian, cost):
-        """Invert a matrix, which is overwritten."""
-        factor = cho_factor(hessian, overwrite_a=True, check_finite=False)
+        """Invert a matrix, whose diagonal may be changed."""
+        factor = _factor(hessian)
         return cls(lambda g: cho_solve(factor, g, check_finite=False), cost, True)
 
     def update(self, step, change):
@@ -394,6 +399,20 @@ def systematic_sample(size, n_rows, rng):
     counts = np.diff(steps, prepend=0.0)
     chosen = np.flatnonzero(counts)
     return chosen, counts[chosen] * (total / n_rows) / size[chosen]
+
+
+def _factor(hessian):
+    """Return the Cholesky factor, of a larger diagonal where rounding asks for it."""
+    diagonal = np.einsum("ii->i", hessian)
+    more = 1e-10 * diagonal.max()
+    while True:
+        try:
+            return cho_factor(hessian, check_finite=False)
+        except LinAlgError:
+            if not 0 < more < 1e300:
+                raise
+            diagonal += more
+            more *= 100
 
 
 def _chunks(n_rows):

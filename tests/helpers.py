@@ -2,12 +2,26 @@
 
 import numpy as np
 from scipy import sparse
+from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn_awsgd._kernels._loop import POINT, SUMS, run
 from sklearn_awsgd._kernels._rows import Rows
 
-from sklearn_awsgd import samplers
+from sklearn_awsgd import AWSGDClassifier, samplers
 from sklearn_awsgd._kernels import _linear, _samplers
+
+# What makes each loss that has second derivatives, from an estimator.
+SMOOTH_LOSSES = {
+    name: AWSGDClassifier._losses[name]
+    for name in (
+        "log_loss",
+        "squared_hinge",
+        "modified_huber",
+        "squared_error",
+        "huber",
+        "squared_epsilon_insensitive",
+    )
+}
 
 
 def stream(seed):
@@ -137,6 +151,35 @@ def linear_twin(X, y, draws, weights, state, rule, *, l1, l2, average_start, **r
         mean = np.mean(kept, axis=0)
         state["average_coef"][:], state["average_intercept"][0] = mean[:-1], mean[-1]
     return losses, norms2
+
+
+def minimum(X, y, loss, P, l1, l2, fit_intercept):
+    """The smallest value of a linear objective, by L-BFGS-B.
+
+    With an l1 penalty over u and v, w = u - v, both at least zero: then it is smooth.
+    """
+    d = X.shape[1]
+    n_parts = 2 if l1 > 0 else 1
+
+    def evaluate(parameters):
+        parts, b = parameters[:-1].reshape(n_parts, d), parameters[-1]
+        w = parts[0] - parts[1] if l1 > 0 else parts[0]
+        losses, derivatives = loss(y, np.asarray(X @ w + b))
+        gradient = X.T @ (P * derivatives) + l2 * w
+        slope = [gradient + l1, l1 - gradient] if l1 > 0 else [gradient]
+        value = P @ losses + l2 / 2 * w @ w + l1 * parts.sum() * (l1 > 0)
+        return value, np.append(slope, fit_intercept * (P @ derivatives))
+
+    bounds = [(0, None) if l1 > 0 else (None, None)] * (n_parts * d) + [(None, None)]
+    result = minimize(
+        evaluate,
+        np.zeros(n_parts * d + 1),
+        jac=True,
+        bounds=bounds,
+        method="L-BFGS-B",
+        options={"maxiter": 20_000, "maxfun": 40_000, "ftol": 1e-15, "gtol": 1e-9},
+    )
+    return result.fun
 
 
 def alias_twin(weights):
