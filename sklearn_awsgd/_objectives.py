@@ -395,8 +395,11 @@ def systematic_sample(size, n_rows, rng):
         chosen = np.flatnonzero(size)
         return chosen, np.ones(len(chosen))
     # Each row as often as its share says, up to one.
-    steps = np.floor(np.cumsum(size) * (n_rows / total) + rng.random())
-    counts = np.diff(steps, prepend=0.0)
+    steps = np.cumsum(size)
+    steps *= n_rows / total
+    steps += rng.random()
+    counts = np.floor(steps, out=steps)
+    counts[1:] -= counts[:-1].copy()
     chosen = np.flatnonzero(counts)
     return chosen, counts[chosen] * (total / n_rows) / size[chosen]
 
