@@ -5,7 +5,15 @@ import os
 import numpy as np
 from setuptools import Extension, setup
 
-KERNELS = ["_loop", "_rows", "_losses", "_samplers", "_linear"]
+KERNELS = [
+    "_loop",
+    "_rows",
+    "_losses",
+    "_samplers",
+    "_linear",
+    "_entry_samplers",
+    "_factorization",
+]
 # sqrt in a loop is only vectorised when it need not set errno.
 FLAGS = [] if os.name == "nt" else ["-O3", "-fno-math-errno"]
 

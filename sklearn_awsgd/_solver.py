@@ -37,7 +37,14 @@ class History:
 
     def copy(self):
         """Return a copy that can be extended by itself."""
-        return History(self.pieces.copy(), self.sampling.copy())
+        return type(self)(self.pieces.copy(), self.sampling.copy())
+
+    def add_sampling(self, label, n_draws, sampler):
+        """Record what a compiled sampler has learned after some draws."""
+        self.sampling += [
+            (label, n_draws, stratum, probability)
+            for stratum, probability in enumerate(sampler.stratum_probabilities())
+        ]
 
     def extend(self, others):
         """Append the histories of runs that came after this one."""
@@ -182,10 +189,7 @@ def solve(
                     _effective_sample_size(sums),
                 )
             )
-            history.sampling += [
-                (label, n_draws, stratum, probability)
-                for stratum, probability in enumerate(sampler.stratum_probabilities())
-            ]
+            history.add_sampling(label, n_draws, sampler)
         n_iter += 1
         objective = objective_scale * (pass_sums[0] / pass_length + problem.penalty())
         if verbose:

@@ -10,9 +10,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, column_or_1d
 
 from sklearn_awsgd._kernels import _samplers as kernels
+from sklearn_awsgd._row_column import RowColumnSampler
 from sklearn_awsgd._validation import check_number, check_option
 
-__all__ = ["StrataSampler", "UniformSampler"]
+__all__ = ["RowColumnSampler", "StrataSampler", "UniformSampler"]
 
 
 class RowTable:

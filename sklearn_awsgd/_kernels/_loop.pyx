@@ -15,6 +15,7 @@ POINT = np.dtype(
     [
         ("i", np.intp),
         ("j", np.intp),
+        ("entry", np.intp),
         ("origin", np.intp),
         ("q", np.float64),
         ("loss", np.float64),

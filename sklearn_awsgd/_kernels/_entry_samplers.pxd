@@ -1,0 +1,80 @@
+from numpy.random cimport bitgen_t
+
+from sklearn_awsgd._kernels._loop cimport Point
+from sklearn_awsgd._kernels._samplers cimport RandomSampler
+
+
+cdef class Entries:
+    cdef readonly Py_ssize_t n_rows, n_columns, n_entries
+    cdef readonly str kind
+    # A dense matrix has none of these; a sparse one with zeros has the first two.
+    cdef const Py_ssize_t[::1] row_start
+    cdef const int[::1] columns
+    cdef const int[::1] rows
+    cdef const Py_ssize_t[::1] column_start, by_column
+    cdef bint dense, missing
+    # Sets x.entry of cell (x.i, x.j) of a matrix without missing entries.
+    cdef void locate(self, Point* x) noexcept nogil
+    # Sets x.i, x.j and x.entry to those of the entry with number e.
+    cdef void point_at(self, Py_ssize_t e, Point* x) noexcept nogil
+    # Sets x to a stored entry, uniformly.
+    cdef void pick_stored(self, bitgen_t* bits, Point* x) noexcept nogil
+
+
+cdef class GuideTable:
+    cdef readonly Py_ssize_t size
+    cdef double[::1] cumulative
+    cdef int[::1] guide
+    cdef void build(self, const double* probabilities) noexcept nogil
+    cdef Py_ssize_t pick(self, bitgen_t* bits) noexcept nogil
+
+
+cdef class UniformEntrySampler(RandomSampler):
+    cdef Entries entries
+    cdef Py_ssize_t position
+    cdef unsigned long long mask
+    cdef unsigned long long keys[4]
+    cdef int shift
+
+
+cdef class LearnedEntrySampler(RandomSampler):
+    cdef Entries entries
+    cdef double mixing, forgetting, eta0
+    cdef int update
+    cdef bint normalize
+    # Rows come first, then columns: two distributions, or one over both.
+    cdef Py_ssize_t bounds[3]
+    cdef int n_distributions
+    # State that outlives the sampler: arrays of the caller, changed in place.
+    cdef double[::1] squares, counts, tau, scale
+    # Probability of each row and column without anything learned, and now.
+    cdef double[::1] base, probabilities
+    # Sums over a batch, of "sgd".
+    cdef double[::1] gradient, hits
+    cdef double gradient_total, n_learned, batch_norm2
+    cdef Py_ssize_t batch_size, period
+    cdef void learn(self, Py_ssize_t k, double share, double square) noexcept nogil
+    cdef void hit(self, Py_ssize_t k, double norm2) noexcept nogil
+    cdef void move_tau(self) noexcept nogil
+    cdef void derive(self) noexcept nogil
+    # Derives all that `draw` needs from the state.
+    cdef void refresh(self) noexcept nogil
+
+
+cdef class ProductSampler(LearnedEntrySampler):
+    cdef GuideTable row_table, column_table
+    # Squares of the two components, then their counts.
+    cdef double[::1] parts
+    # Probability of the stored entries in the learned part.
+    cdef double stored
+    cdef double product_share(self, Py_ssize_t i, Py_ssize_t j) noexcept nogil
+    cdef double stored_share(self) noexcept nogil
+    cdef void learn_part(
+        self, int part, double share, double norm2, double probability
+    ) noexcept nogil
+
+
+cdef class TwoWaySampler(LearnedEntrySampler):
+    cdef GuideTable table
+    # dQ/dP that each row and column adds to its entries.
+    cdef double[::1] density
