@@ -15,7 +15,7 @@ from sklearn_awsgd._factorization_model import FactorizationModel
 from sklearn_awsgd._kernels._entry_samplers import UniformEntrySampler
 from sklearn_awsgd._kernels._factorization import LOSSES, FactorizationProblem
 from sklearn_awsgd._row_column import RowColumnSampler
-from sklearn_awsgd._row_solver import dense_block, evaluate_loss, row_blocks
+from sklearn_awsgd._row_solver import dense_block, row_blocks
 from sklearn_awsgd._solver import History, StopRule, solve
 from sklearn_awsgd._validation import check_number, check_option, unchanged_on_failure
 from sklearn_awsgd.samplers import UniformSampler
@@ -73,8 +73,9 @@ class AWSGDMatrixFactorization(FactorizationModel):
     alpha : float >= 0, default=0.01
         Strength of the ridge, relative to the scale of the data, so that it does not
         depend on the units of X. Raise it when few entries are observed.
-    epsilon : float > 0, default=1.35
-        Residual at which "huber" turns from a parabola to a line, in units of X.
+    epsilon : float > 0, default=1.0
+        Residual at which "huber" turns from a parabola to a line, relative to the scale
+        of the data.
     fit_bias : bool, default=False
         Whether to fit a global bias and one for each row and column.
     missing_values : float, default=numpy.nan
@@ -121,7 +122,7 @@ class AWSGDMatrixFactorization(FactorizationModel):
     Attributes
     ----------
     components_ : ndarray of shape (n_factors, n_features)
-        Factors of the columns. With ``fit_bias=True`` a row of ones comes last, whose
+        Factors of the columns. With ``fit_bias=True`` a constant row comes last, whose
         factor is the bias of a row.
     column_bias_ : ndarray of shape (n_features,)
         Biases of the columns, zero without ``fit_bias``.
@@ -132,9 +133,9 @@ class AWSGDMatrixFactorization(FactorizationModel):
     sampler_ : sampler object
         The sampler, with what it has learned.
     reconstruction_err_ : float
-        Mean loss of the observed entries of the last call, without the ridge, at the
-        row factors that training ended with; those of ``transform`` are a little
-        better.
+        Mean loss of the observed entries of the last call, without the ridge and less
+        that of perfect predictions, at the row factors that training ended with; those
+        of ``transform`` are a little better.
     history_ : dict of ndarray
         Objective, variance gain and effective sample size over time.
     sampling_history_ : dict of ndarray
@@ -164,10 +165,11 @@ class AWSGDMatrixFactorization(FactorizationModel):
     The prediction of entry (i, j) is ``link(z)``, ``z = global_bias + b_i + c_j +
     <u_i, v_j>``. The objective is the weighted mean over observed entries of
 
-    ``loss(x_ij, z) + ridge / 2 (||u_i||^2 + ||v_j||^2 + b_i^2 + c_j^2)``,
+    ``loss(x_ij, z) + ridge / 2 (||u_i||^2 + ||v_j||^2) + alpha / 2 (b_i^2 + c_j^2)``,
 
-    ridge being `alpha` times the mean distance of the entries from the global bias
-    (times 1/4 for "log_loss", times the mean for "poisson"). The paper's algorithm [1]_
+    ridge being `alpha` times the scale of the data: the mean distance of the entries
+    from the global bias for "squared_error" and "huber", 1/4 for "log_loss", the mean
+    for "poisson". The paper's algorithm [1]_
     is ``AWSGDMatrixFactorization(alpha=0, step="gradient", learning_rate="inverse",
     eta0=rho_0, batch_size=100, sampler=RowColumnSampler(update="sgd",
     normalize=False, mixing=0, eta0=eta_0))``.
@@ -197,7 +199,7 @@ class AWSGDMatrixFactorization(FactorizationModel):
         *,
         loss="squared_error",
         alpha=0.01,
-        epsilon=1.35,
+        epsilon=1.0,
         fit_bias=False,
         missing_values=np.nan,
         unstored="zero",
@@ -355,12 +357,18 @@ class AWSGDMatrixFactorization(FactorizationModel):
             scale = data.mean(lambda values: np.abs(values - self.global_bias_))
             self._z_scale = scale if scale > 0 else 1.0
         self._ridge = self.alpha * self._curvature * self._z_scale
+        self._epsilon = self.epsilon * self._z_scale
         n_columns = data.X.shape[1]
         self._columns = {
             "columns": self._random_factors(n_columns),
             "column_bias": np.zeros(n_columns),
             "clock": np.zeros(1),
         }
+
+    @property
+    def _gain(self):
+        """The constant that biases are multiplied by: they are then as factors are."""
+        return float(np.sqrt(self._z_scale)) if self.fit_bias else 0.0
 
     def _random_factors(self, n_items):
         size = FIRST_SIZE * np.sqrt(self._z_scale / np.sqrt(self.n_components))
@@ -395,12 +403,13 @@ class AWSGDMatrixFactorization(FactorizationModel):
         dtype = data.X.dtype
         components = self._columns["columns"].T
         if self.fit_bias:
-            components = np.vstack([components, np.ones(components.shape[1])])
+            constant = np.full((1, components.shape[1]), self._gain)
+            components = np.vstack([components, constant])
             row_factors = np.column_stack([rows["rows"], rows["row_bias"]])
         else:
             row_factors = rows["rows"]
         self.components_ = components.astype(dtype)
-        self.column_bias_ = self._columns["column_bias"].astype(dtype)
+        self.column_bias_ = (self._gain * self._columns["column_bias"]).astype(dtype)
         self.reconstruction_err_ = self._mean_loss(data, row_factors)
         if not np.isfinite(self.reconstruction_err_):
             raise ValueError(self._overflow_message())
@@ -479,9 +488,9 @@ class AWSGDMatrixFactorization(FactorizationModel):
             weights,
             state,
             self.loss,
-            self.epsilon,
+            self._epsilon,
             self._ridge,
-            self.fit_bias,
+            self._gain,
             self.global_bias_,
             eta0,
             offset,
@@ -502,16 +511,14 @@ class AWSGDMatrixFactorization(FactorizationModel):
                 for part in row_blocks(len(values), factors.shape[1]):
                     j = data.X.indices[part]
                     z = np.einsum("ek,ek->e", row_factors[rows[part]], factors[j])
-                    loss = evaluate_loss(
-                        self.loss, self.epsilon, values[part], z + offset[j]
-                    )[0]
+                    loss = self._deviance(values[part], z + offset[j])
                     weight = 1.0 if weights is None else weights[part]
                     total += (weight * loss).sum()
                 return total / len(values)
             for rows in row_blocks(*data.X.shape):
                 y, weight = dense_block(data, rows)
                 z = row_factors[rows] @ factors.T + offset
-                loss = evaluate_loss(self.loss, self.epsilon, y, z)[0]
+                loss = self._deviance(y, z)
                 total += (weight * loss).sum()
                 mass += weight.sum()
         return total / mass

@@ -4,7 +4,7 @@ import numbers
 
 import numpy as np
 from scipy import sparse
-from scipy.special import expit, xlogy
+from scipy.special import expit, logit
 from sklearn.base import (
     BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
@@ -17,7 +17,7 @@ from sklearn_awsgd._entries import EntryData, check_entries
 from sklearn_awsgd._row_solver import (
     LARGEST_Z,
     dense_block,
-    evaluate_loss,
+    deviance,
     row_blocks,
     solve_rows,
 )
@@ -89,7 +89,7 @@ class FactorizationModel(
             self.components_.T.astype(np.float64, copy=False),
             self._offset(),
             self.loss,
-            self.epsilon,
+            self._epsilon,
             self._ridge,
         )
 
@@ -285,22 +285,18 @@ class FactorizationModel(
             raise ValueError(
                 "score needs a row with two observed entries: it hides half of them."
             )
-        deviance = self._deviance(y, z)
+        error = self._deviance(y, z).mean()
         mean = y.mean()
-        constant = {"log_loss": lambda p: np.log(p) - np.log1p(-p), "poisson": np.log}
+        constant = {"log_loss": logit, "poisson": np.log}
         with np.errstate(divide="ignore"):
             z0 = constant[self.loss](mean) if self.loss in constant else mean
-        # The logarithm of zero: a prediction that is certain.
-        null = self._deviance(y, np.full(len(y), np.clip(z0, -LARGEST_Z, LARGEST_Z)))
+        if self.loss in constant:
+            # The mean may be 0 or 1: a prediction that is certain.
+            z0 = np.clip(z0, -LARGEST_Z, LARGEST_Z)
+        null = self._deviance(y, np.full(len(y), z0)).mean()
         if null <= 0:
-            return 1.0 if deviance <= 0 else 0.0
-        return float(1 - deviance / null)
+            return 1.0 if error <= 0 else 0.0
+        return float(1 - error / null)
 
     def _deviance(self, y, z):
-        """Return the mean loss, less that of the best prediction of each entry."""
-        loss = evaluate_loss(self.loss, self.epsilon, y, z)[0]
-        if self.loss == "log_loss":
-            loss = loss + xlogy(y, y) + xlogy(1 - y, 1 - y)
-        elif self.loss == "poisson":
-            loss = loss + xlogy(y, y) - y
-        return max(loss.mean(), 0.0)
+        return deviance(self.loss, self._epsilon, y, z)

@@ -9,7 +9,7 @@ over its observed entries j. Rows are solved in blocks with batched linear algeb
 
 import numpy as np
 from scipy import sparse
-from scipy.special import expit
+from scipy.special import expit, xlogy
 
 # Numbers in the largest temporary array of a block: 32 MB.
 BLOCK_SIZE = 4_000_000
@@ -46,6 +46,16 @@ def evaluate_loss(loss, epsilon, y, z):
         return np.logaddexp(0, z) - y * z, p - y, p * expit(-z)
     rate = np.exp(np.minimum(z, LARGEST_Z))
     return rate - y * z, rate - y, rate
+
+
+def deviance(loss, epsilon, y, z):
+    """Return the loss, less that of the best z for each y: never negative."""
+    value = evaluate_loss(loss, epsilon, y, z)[0]
+    if loss == "log_loss":
+        value = value + xlogy(y, y) + xlogy(1 - y, 1 - y)
+    elif loss == "poisson":
+        value = value + xlogy(y, y) - y
+    return np.maximum(value, 0)
 
 
 def solve_rows(data, factors, offset, loss, epsilon, alpha):

@@ -4,9 +4,10 @@ from sklearn_awsgd._kernels._loop cimport Point, Problem
 cdef class FactorizationProblem(Problem):
     cdef const double[::1] values64, weights
     cdef const float[::1] values32
-    cdef bint narrow, biased, weighted, proximal
+    cdef bint narrow, weighted, proximal
     cdef int loss
-    cdef double epsilon, alpha, eta0, offset, power, baseline, unstored_weight
+    cdef double epsilon, alpha, eta0, offset, power, baseline, gain
+    cdef double unstored_weight
     cdef Py_ssize_t n_components
     # State that outlives the problem: arrays of the caller, changed in place.
     cdef double[:, ::1] rows, columns

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The low-rank model of the entries of a matrix, and the step that moves it.
 
-The prediction of entry (i, j) is ``z = z0 + b_i + c_j + <u_i, v_j>`` and its share of
-the objective is
+The prediction of entry (i, j) is ``z = z0 + g (b_i + c_j) + <u_i, v_j>`` and its share
+of the objective is
 
     f = weight_ij (loss(y_ij, z) + alpha / 2 (||u_i||^2 + ||v_j||^2 + b_i^2 + c_j^2)).
 
@@ -127,16 +127,16 @@ cdef inline double evaluate(
 
 cdef inline double proximal_root(
     int loss, double epsilon, double y, double h, double product, double norm2,
-    double rest, bint biased,
+    double rest, double gain2,
 ) noexcept nogil:
     """Return c with ``c = h dloss/dz(z'(c))``.
 
     Newton's method inside a bracket that shrinks at each evaluation. `product` is
-    <u, v>, `norm2` is N, `rest` the part of z without <u, v>; the biases move by -c
-    each.
+    <u, v>, `norm2` is N, `rest` the part of z without <u, v>; `gain2` is g^2, for the biases move by
+    -g c each.
     """
     cdef double low = 0.0, high, c = 0.0, trial, gap, slope, inverse
-    cdef double c2, first, second, sign
+    cdef double c2, first, second, sign, last = 1.0
     cdef int step
     evaluate(loss, epsilon, y, rest + product, &first, &second)
     if first == 0.0:
@@ -144,13 +144,13 @@ cdef inline double proximal_root(
     # c has the sign of the derivative; its size is what is searched.
     sign = copysign(1.0, first)
     high = min(h * fabs(first), LARGEST_C)
-    c = min(h * fabs(first) / (1.0 + h * second * (norm2 + 2.0 * biased)), high)
+    c = min(h * fabs(first) / (1.0 + h * second * (norm2 + 2.0 * gain2)), high)
     for step in range(MAX_ROOT_STEPS):
         c2 = c * c
         inverse = 1.0 / (1.0 - c2)
         evaluate(
             loss, epsilon, y,
-            rest - 2.0 * sign * c * biased
+            rest - 2.0 * sign * c * gain2
             + ((1.0 + c2) * product - sign * c * norm2) * inverse * inverse,
             &first, &second,
         )
@@ -160,15 +160,18 @@ cdef inline double proximal_root(
         else:
             low = c
         slope = 1.0 + h * second * (
-            2.0 * biased + inverse * inverse * inverse * (
+            2.0 * gain2 + inverse * inverse * inverse * (
                 norm2 * (1.0 + 3.0 * c2) - sign * product * c * (6.0 + 2.0 * c2)
             )
         )
         trial = c - gap / slope
-        if not low <= trial <= high:
+        if gap > c or not low <= trial <= high or fabs(trial - c) > 0.5 * last:
+            # Bisection where Newton's steps leave the bracket or do not get shorter,
+            # and beyond the minimum of the loss, where they can be far too short.
             trial = 0.5 * (low + high)
         elif fabs(trial - c) <= ROOT_TOL * trial * (1.0 - trial):
             return sign * trial
+        last = fabs(trial - c)
         c = trial
     return sign * c
 
@@ -192,8 +195,8 @@ cdef class FactorizationProblem(Problem):
         Where Huber's loss becomes a line.
     alpha : float
         Strength of the ridge.
-    biased : bool
-        Whether the biases move.
+    gain : float
+        g; 0 for a model without biases.
     baseline : float
         z0.
     eta0, offset, power : float
@@ -207,7 +210,7 @@ cdef class FactorizationProblem(Problem):
 
     def __init__(
         self, values, weights, state, str loss, double epsilon, double alpha,
-        bint biased, double baseline, double eta0, double offset, double power,
+        double gain, double baseline, double eta0, double offset, double power,
         bint proximal=True, double unstored_weight=1.0,
     ):
         self.narrow = values.dtype == np.float32
@@ -227,7 +230,7 @@ cdef class FactorizationProblem(Problem):
         self.loss = LOSSES[loss]
         self.epsilon = epsilon
         self.alpha = alpha
-        self.biased = biased
+        self.gain = gain
         self.baseline = baseline
         self.proximal = proximal
         self.unstored_weight = unstored_weight
@@ -261,8 +264,8 @@ cdef class FactorizationProblem(Problem):
         cdef double sums[3]
         inner_products(u, v, self.n_components, sums)
         product, norm2 = sums[0], sums[1] + sums[2]
-        if self.biased:
-            bias = self.row_bias[x.i] + self.column_bias[x.j]
+        if self.gain > 0.0:
+            bias = self.gain * (self.row_bias[x.i] + self.column_bias[x.j])
             bias2 = self.row_bias[x.i] ** 2 + self.column_bias[x.j] ** 2
         x.loss = entry_weight * (
             evaluate(
@@ -273,7 +276,7 @@ cdef class FactorizationProblem(Problem):
         weight *= entry_weight
         # ||d||^2 of the loss and the ridge together; the middle term is their product.
         x.norm2 = weight * weight * (
-            first * first * (norm2 + 2.0 * self.biased)
+            first * first * (norm2 + 2.0 * self.gain * self.gain)
             + self.alpha * first * (4.0 * product + 2.0 * bias)
             + self.alpha * self.alpha * (norm2 + bias2)
         )
@@ -285,7 +288,8 @@ cdef class FactorizationProblem(Problem):
             bias *= shrink
             c = proximal_root(
                 self.loss, self.epsilon, y, h, shrink * shrink * product,
-                shrink * shrink * norm2, self.baseline + bias, self.biased,
+                shrink * shrink * norm2, self.baseline + bias,
+                self.gain * self.gain,
             )
             stretch = 1.0 / (1.0 - c * c)
             turn(u, v, self.n_components, stretch * shrink, stretch * shrink * c)
@@ -293,7 +297,8 @@ cdef class FactorizationProblem(Problem):
             shrink = 1.0 - h * self.alpha
             c = h * first
             turn(u, v, self.n_components, shrink, c)
-        if self.biased:
+        if self.gain > 0.0:
+            c *= self.gain
             self.row_bias[x.i] = shrink * self.row_bias[x.i] - c
             self.column_bias[x.j] = shrink * self.column_bias[x.j] - c
 
