@@ -11,6 +11,7 @@ KERNELS = [
     "_losses",
     "_samplers",
     "_linear",
+    "_entries",
     "_entry_samplers",
     "_factorization",
 ]

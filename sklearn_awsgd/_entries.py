@@ -7,7 +7,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_array, column_or_1d
 
-from sklearn_awsgd._kernels._entry_samplers import Entries
+from sklearn_awsgd._kernels._entries import Entries
 
 # Ranges of the entries for which the losses are losses.
 RANGES = {"log_loss": (0, 1), "poisson": (0, np.inf)}
@@ -70,17 +70,14 @@ class EntryData:
             self.X.shape, self.kind, start.astype(np.intp), columns.astype(np.int32)
         )
 
-    def mean(self, function=None):
+    def mean(self, function):
         """Return the weighted mean of a function of the entries."""
         values, weights = self.stored()
-        values = values.astype(np.float64, copy=False)
         n_unstored = self.n_entries - len(values)
-        total = np.average(
-            values if function is None else function(values), weights=weights
-        ) * (len(values) if weights is None else weights.sum())
+        values = function(values.astype(np.float64, copy=False))
+        total = values.sum() if weights is None else weights @ values
         if n_unstored:
-            zero = 0.0 if function is None else function(np.zeros(1))[0]
-            total += n_unstored * self.unstored_weight * zero
+            total += n_unstored * self.unstored_weight * function(np.zeros(1))[0]
         # Weights have mean one.
         return total / self.n_entries
 

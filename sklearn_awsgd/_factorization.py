@@ -5,17 +5,15 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
 from scipy.special import logit
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from sklearn_awsgd._factorization_model import FactorizationModel
-from sklearn_awsgd._kernels._entry_samplers import UniformEntrySampler
+from sklearn_awsgd._kernels._entries import UniformEntrySampler
 from sklearn_awsgd._kernels._factorization import LOSSES, FactorizationProblem
 from sklearn_awsgd._row_column import RowColumnSampler
-from sklearn_awsgd._row_solver import dense_block, row_blocks
 from sklearn_awsgd._solver import History, StopRule, solve
 from sklearn_awsgd._validation import check_number, check_option, unchanged_on_failure
 from sklearn_awsgd.samplers import UniformSampler
@@ -338,7 +336,7 @@ class AWSGDMatrixFactorization(FactorizationModel):
         self._generator = np.random.PCG64(seed)
         self._history = EntryHistory()
         self.sampler_ = self._make_sampler()
-        mean = data.mean()
+        mean = data.mean(lambda values: values)
         # Sizes of z and of the second derivative of the loss: rate and ridge are
         # relative to them, so that the units of X do not matter.
         self._z_scale, self._curvature = 1.0, 1.0
@@ -498,27 +496,3 @@ class AWSGDMatrixFactorization(FactorizationModel):
             self.step == "proximal",
             data.unstored_weight,
         )
-
-    def _mean_loss(self, data, row_factors):
-        """Return the weighted mean loss of the observed entries."""
-        factors = self.components_.T.astype(np.float64, copy=False)
-        offset = self._offset()
-        total, mass = 0.0, 0.0
-        with np.errstate(over="ignore", invalid="ignore"):
-            if sparse.issparse(data.X) and data.kind == "missing":
-                rows = np.repeat(np.arange(data.X.shape[0]), np.diff(data.X.indptr))
-                values, weights = data.stored()
-                for part in row_blocks(len(values), factors.shape[1]):
-                    j = data.X.indices[part]
-                    z = np.einsum("ek,ek->e", row_factors[rows[part]], factors[j])
-                    loss = self._deviance(values[part], z + offset[j])
-                    weight = 1.0 if weights is None else weights[part]
-                    total += (weight * loss).sum()
-                return total / len(values)
-            for rows in row_blocks(*data.X.shape):
-                y, weight = dense_block(data, rows)
-                z = row_factors[rows] @ factors.T + offset
-                loss = self._deviance(y, z)
-                total += (weight * loss).sum()
-                mass += weight.sum()
-        return total / mass

@@ -100,6 +100,30 @@ class FactorizationModel(
     def _link(self, z):
         return LINKS[self.loss](z) if self.loss in LINKS else z
 
+    def _mean_loss(self, data, row_factors):
+        """Return the weighted mean loss of the observed entries."""
+        factors = self.components_.T.astype(np.float64, copy=False)
+        offset = self._offset()
+        total, mass = 0.0, 0.0
+        with np.errstate(over="ignore", invalid="ignore"):
+            if sparse.issparse(data.X) and data.kind == "missing":
+                rows = np.repeat(np.arange(data.X.shape[0]), np.diff(data.X.indptr))
+                values, weights = data.stored()
+                for part in row_blocks(len(values), factors.shape[1]):
+                    j = data.X.indices[part]
+                    z = np.einsum("ek,ek->e", row_factors[rows[part]], factors[j])
+                    loss = self._deviance(values[part], z + offset[j])
+                    weight = 1.0 if weights is None else weights[part]
+                    total += (weight * loss).sum()
+                return total / len(values)
+            for rows in row_blocks(*data.X.shape):
+                y, weight = dense_block(data, rows)
+                z = row_factors[rows] @ factors.T + offset
+                loss = self._deviance(y, z)
+                total += (weight * loss).sum()
+                mass += weight.sum()
+        return total / mass
+
     def transform(self, X):
         """Return the factors of rows, each solved exactly on its observed entries.
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn_awsgd._kernels._entries import Entries, UniformEntrySampler
 
 from sklearn_awsgd._kernels import _entry_samplers as kernels
 
@@ -11,15 +12,13 @@ SHAPE = (7, 5)
 
 def make_entries(kind, shape=SHAPE, seed=0):
     if kind == "dense":
-        return kernels.Entries(shape, kind), np.ones(shape, dtype=bool)
+        return Entries(shape, kind), np.ones(shape, dtype=bool)
     stored = np.random.default_rng(seed).random(shape) < 0.5
     # A row and a column without any entry.
     stored[1] = False
     stored[:, 2] = False
     X = sparse.csr_array(stored.astype(float))
-    entries = kernels.Entries(
-        shape, kind, X.indptr.astype(np.intp), X.indices.astype(np.int32)
-    )
+    entries = Entries(shape, kind, X.indptr.astype(np.intp), X.indices.astype(np.int32))
     return entries, stored
 
 
@@ -105,11 +104,9 @@ def test_entry_is_where_the_value_is_stored(kind):
     number[stored] = np.arange(stored.sum())
     for points in (
         sampler.draw_points(500),
-        kernels.UniformEntrySampler(np.random.PCG64(0), entries).draw_points(500),
+        UniformEntrySampler(np.random.PCG64(0), entries).draw_points(500),
     ):
-        np.testing.assert_array_equal(
-            points["entry"], number[points["i"], points["j"]]
-        )
+        np.testing.assert_array_equal(points["entry"], number[points["i"], points["j"]])
 
 
 @pytest.mark.parametrize("kind", ["dense", "zeros", "missing"])
@@ -131,7 +128,7 @@ def test_weighted_means_are_unbiased_while_learning(kind):
 @pytest.mark.parametrize("shape", [(1, 1), (3, 1), (8, 4), (13, 11)])
 def test_uniform_passes_have_every_entry_once(shape):
     entries, _ = make_entries("dense", shape)
-    sampler = kernels.UniformEntrySampler(np.random.PCG64(0), entries)
+    sampler = UniformEntrySampler(np.random.PCG64(0), entries)
     n = entries.n_entries
     passes = [sampler.draw_points(n) for _ in range(3)]
     for points in passes:
@@ -146,7 +143,7 @@ def test_uniform_order_has_no_pattern():
     entries, _ = make_entries("dense", (50, 60))
     distances, first = [], []
     for seed in range(200):
-        sampler = kernels.UniformEntrySampler(np.random.PCG64(seed), entries)
+        sampler = UniformEntrySampler(np.random.PCG64(seed), entries)
         order = sampler.draw_points(3000)["entry"]
         first.append(order[0])
         distances.append(np.abs(np.diff(order)).mean())

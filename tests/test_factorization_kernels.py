@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq, minimize
-
-from sklearn_awsgd._kernels import _entry_samplers as samplers
+from sklearn_awsgd._kernels._entries import Entries, UniformEntrySampler
 from sklearn_awsgd._kernels._factorization import LOSSES, FactorizationProblem
 from sklearn_awsgd._kernels._loop import POINT, SUMS, run
+
+from sklearn_awsgd._kernels import _entry_samplers as samplers
 from sklearn_awsgd._row_solver import evaluate_loss
 
 EPSILON = 0.7
@@ -25,8 +26,20 @@ def target(loss, rng):
 class OneEntry:
     """A 1 x 1 matrix: every draw is its entry, with q = 1."""
 
-    def __init__(self, y, u, v, loss, *, alpha=0.0, gain=0.0, bias=(0.0, 0.0), h=0.1,
-                 weight=None, proximal=True):
+    def __init__(
+        self,
+        y,
+        u,
+        v,
+        loss,
+        *,
+        alpha=0.0,
+        gain=0.0,
+        bias=(0.0, 0.0),
+        h=0.1,
+        weight=None,
+        proximal=True,
+    ):
         self.state = {
             "rows": np.array([u]),
             "columns": np.array([v]),
@@ -40,21 +53,29 @@ class OneEntry:
     def step(self):
         weights = None if self.weight is None else np.array([self.weight])
         problem = FactorizationProblem(
-            np.array([self.y]), weights, self.state, *self.arguments, self.h, 1.0, 0.0,
+            np.array([self.y]),
+            weights,
+            self.state,
+            *self.arguments,
+            self.h,
+            1.0,
+            0.0,
             self.proximal,
         )
-        sampler = samplers.UniformEntrySampler(
-            np.random.PCG64(0), samplers.Entries((1, 1), "dense")
-        )
+        sampler = UniformEntrySampler(np.random.PCG64(0), Entries((1, 1), "dense"))
         batch = np.zeros(32, dtype=POINT)
         assert run(problem, sampler, 1, batch, np.zeros(len(SUMS))) == 1
         return batch[0]
 
     def parameters(self):
-        return np.concatenate([
-            self.state["rows"][0], self.state["columns"][0],
-            self.state["row_bias"], self.state["column_bias"],
-        ])
+        return np.concatenate(
+            [
+                self.state["rows"][0],
+                self.state["columns"][0],
+                self.state["row_bias"],
+                self.state["column_bias"],
+            ]
+        )
 
     def f(self, parameters):
         loss, epsilon, alpha, gain, baseline = self.arguments
@@ -87,10 +108,12 @@ def test_loss_and_gradient_norm(loss, options):
     for seed in range(20):
         entry = random_entry(loss, seed, **options)
         start = entry.parameters()
-        gradient = np.array([
-            (entry.f(start + e) - entry.f(start - e)) / 2e-6
-            for e in 1e-6 * np.eye(len(start))
-        ])
+        gradient = np.array(
+            [
+                (entry.f(start + e) - entry.f(start - e)) / 2e-6
+                for e in 1e-6 * np.eye(len(start))
+            ]
+        )
         if not options.get("gain"):
             gradient[-2:] = 0
         value = entry.f(start)
@@ -105,10 +128,12 @@ def test_gradient_step(loss, options):
     for seed in range(10):
         entry = random_entry(loss, seed, proximal=False, h=0.01, **options)
         start = entry.parameters()
-        gradient = np.array([
-            (entry.f(start + e) - entry.f(start - e)) / 2e-6
-            for e in 1e-6 * np.eye(len(start))
-        ])
+        gradient = np.array(
+            [
+                (entry.f(start + e) - entry.f(start - e)) / 2e-6
+                for e in 1e-6 * np.eye(len(start))
+            ]
+        )
         if not options.get("gain"):
             gradient[-2:] = 0
         entry.step()
@@ -127,7 +152,7 @@ def test_proximal_step_is_the_minimum(loss, options, h):
         free = len(start) if options.get("gain") else len(start) - 2
 
         def objective(x):
-            x = np.concatenate([x, start[len(x):]])
+            x = np.concatenate([x, start[len(x) :]])
             return h * entry.f(x) + ((x - start) ** 2).sum() / 2
 
         entry.step()
@@ -141,10 +166,12 @@ def test_proximal_step_is_the_minimum(loss, options, h):
         )
         assert objective(ours) <= best.fun + 1e-6 * (1 + abs(best.fun))
         # The step is stationary: it is the exact one, not a linearised one.
-        gradient = np.array([
-            (objective(ours + e) - objective(ours - e)) / 2e-6
-            for e in 1e-6 * np.eye(free)
-        ])
+        gradient = np.array(
+            [
+                (objective(ours + e) - objective(ours - e)) / 2e-6
+                for e in 1e-6 * np.eye(free)
+            ]
+        )
         size = 1 + np.linalg.norm(ours - start[:free])
         assert np.linalg.norm(gradient) < 2e-3 * size * (1 + h)
 
@@ -198,19 +225,31 @@ def test_run_matches_the_twin(kind, dtype):
     weights = rng.uniform(0.5, 2, size=(n, m))
     U, V = rng.normal(size=(n, k)), rng.normal(size=(m, k))
     state = {
-        "rows": U.copy(), "columns": V.copy(), "row_bias": np.zeros(n),
-        "column_bias": np.zeros(m), "clock": np.zeros(1),
+        "rows": U.copy(),
+        "columns": V.copy(),
+        "row_bias": np.zeros(n),
+        "column_bias": np.zeros(m),
+        "clock": np.zeros(1),
     }
     eta0, offset, power = 0.3, 40.0, 0.75
     problem = FactorizationProblem(
-        X.ravel(), weights.ravel(), state, "squared_error", 1.0, 0.0, 0.0, 0.0, eta0,
-        offset, power,
+        X.ravel(),
+        weights.ravel(),
+        state,
+        "squared_error",
+        1.0,
+        0.0,
+        0.0,
+        0.0,
+        eta0,
+        offset,
+        power,
     )
-    entries = samplers.Entries((n, m), "dense")
+    entries = Entries((n, m), "dense")
 
     def make():
         if kind == "uniform":
-            return samplers.UniformEntrySampler(np.random.PCG64(3), entries)
+            return UniformEntrySampler(np.random.PCG64(3), entries)
         learned = {name: np.zeros(n + m) for name in ("squares", "counts", "tau")}
         learned |= {"scale": np.zeros(2), "parts": np.zeros(4)}
         return samplers.ProductSampler(
@@ -248,19 +287,38 @@ def test_paper_setting_step_by_step():
     U, V = rng.normal(size=(n, k)), rng.normal(size=(m, k))
     rho0, eta = 3.0, 2e-3
     state = {
-        "rows": U.copy(), "columns": V.copy(), "row_bias": np.zeros(n),
-        "column_bias": np.zeros(m), "clock": np.zeros(1),
+        "rows": U.copy(),
+        "columns": V.copy(),
+        "row_bias": np.zeros(n),
+        "column_bias": np.zeros(m),
+        "clock": np.zeros(1),
     }
     half = n * m / 2
     problem = FactorizationProblem(
-        X.ravel(), None, state, "squared_error", 1.0, 0.0, 0.0, 0.0, rho0 / half, half,
-        1.0, False,
+        X.ravel(),
+        None,
+        state,
+        "squared_error",
+        1.0,
+        0.0,
+        0.0,
+        0.0,
+        rho0 / half,
+        half,
+        1.0,
+        False,
     )
     learned = {name: np.zeros(n + m) for name in ("squares", "counts", "tau")}
     learned |= {"scale": np.zeros(2), "parts": np.zeros(4)}
     sampler = samplers.ProductSampler(
-        np.random.PCG64(5), samplers.Entries((n, m), "dense"), learned, "sgd", 0.0,
-        0.02, eta, False,
+        np.random.PCG64(5),
+        Entries((n, m), "dense"),
+        learned,
+        "sgd",
+        0.0,
+        0.02,
+        eta,
+        False,
     )
     stream = np.random.Generator(np.random.PCG64(5))
     row_tau, column_tau = np.zeros(n), np.zeros(m)
@@ -297,17 +355,31 @@ def test_paper_setting_step_by_step():
 
 def test_unstored_entries_are_zeros_with_their_weight():
     state = {
-        "rows": np.ones((1, 1)), "columns": np.ones((2, 1)), "row_bias": np.zeros(1),
-        "column_bias": np.zeros(2), "clock": np.zeros(1),
+        "rows": np.ones((1, 1)),
+        "columns": np.ones((2, 1)),
+        "row_bias": np.zeros(1),
+        "column_bias": np.zeros(2),
+        "clock": np.zeros(1),
     }
     problem = FactorizationProblem(
-        np.array([3.0]), np.array([2.0]), state, "squared_error", 1.0, 0.0, 0.0, 0.0,
-        1e-9, 1.0, 0.0, True, 0.5,
+        np.array([3.0]),
+        np.array([2.0]),
+        state,
+        "squared_error",
+        1.0,
+        0.0,
+        0.0,
+        0.0,
+        1e-9,
+        1.0,
+        0.0,
+        True,
+        0.5,
     )
-    entries = samplers.Entries(
+    entries = Entries(
         (1, 2), "zeros", np.array([0, 1], dtype=np.intp), np.array([1], dtype=np.int32)
     )
-    sampler = samplers.UniformEntrySampler(np.random.PCG64(0), entries)
+    sampler = UniformEntrySampler(np.random.PCG64(0), entries)
     batch = np.zeros(32, dtype=POINT)
     run(problem, sampler, 2, batch, np.zeros(len(SUMS)))
     losses = {int(x["j"]): x["loss"] for x in batch[:2]}

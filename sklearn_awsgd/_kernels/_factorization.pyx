@@ -132,12 +132,12 @@ cdef inline double proximal_root(
     """Return c with ``c = h dloss/dz(z'(c))``.
 
     Newton's method inside a bracket that shrinks at each evaluation. `product` is
-    <u, v>, `norm2` is N, `rest` the part of z without <u, v>; `gain2` is g^2, for the biases move by
-    -g c each.
+    <u, v>, `norm2` is N, `rest` the part of z without <u, v> and `gain2` is g^2: the
+    biases move by -g c each.
     """
     cdef double low = 0.0, high, c = 0.0, trial, gap, slope, inverse
     cdef double c2, first, second, sign, last = 1.0
-    cdef int step
+    cdef int _step
     evaluate(loss, epsilon, y, rest + product, &first, &second)
     if first == 0.0:
         return 0.0
@@ -145,7 +145,7 @@ cdef inline double proximal_root(
     sign = copysign(1.0, first)
     high = min(h * fabs(first), LARGEST_C)
     c = min(h * fabs(first) / (1.0 + h * second * (norm2 + 2.0 * gain2)), high)
-    for step in range(MAX_ROOT_STEPS):
+    for _step in range(MAX_ROOT_STEPS):
         c2 = c * c
         inverse = 1.0 / (1.0 - c2)
         evaluate(
