@@ -2,8 +2,8 @@
 
 Run with ``OMP_NUM_THREADS=1``. Parts: ``figure4``, ``mnist``, ``inpainting``,
 ``movielens``, ``cost``, ``safety``; choose with ``--only``. The data folder is
-``--data`` or the environment variable SKLEARN_AWSGD_DATA; without it the parts that need
-it run on scikit-learn's digits, or not at all, and say so. libmf, cmfrec and
+``--data`` or the environment variable SKLEARN_AWSGD_DATA; without it the parts that
+need it run on scikit-learn's digits, or not at all, and say so. libmf, cmfrec and
 scikit-surprise take part when they are installed. Times are CPU seconds.
 
 Ours runs at its defaults; `alpha`, the ridge, is named where it is set. Peers run at
@@ -104,7 +104,7 @@ def bench_figure4(options):
     for n_components in (10, 20):
         matrices = [block_matrix(seed) for seed in range(options.seeds)]
         # Rates in units of the entries: rho_0 / (N / 2) times their scale.
-        grid = np.geomspace(1e-3, 3, 8)
+        grid = np.geomspace(1e-2, 3, 10)
         for step in ("gradient", "proximal"):
             final = {
                 rho: [
@@ -351,7 +351,6 @@ def bench_movielens(options):
 
     def run_surprise(train, test, k, penalty, seed):
         surprise = peers["surprise"]
-        data = surprise.Trainset  # The triples are taken without a file.
         raw = [
             (u, i, r, None) for u, i, r in zip(user[train], item[train], rating[train])
         ]

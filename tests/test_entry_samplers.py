@@ -73,7 +73,7 @@ def test_density_is_exact_after_every_move(kind, settings, mixing):
         # dQ/dP over a uniform P sums to the number of entries.
         np.testing.assert_allclose(density.sum(), entries.n_entries, rtol=1e-12)
         assert (density[~possible] == 0).all()
-        points = feed(sampler, g2, 40)
+        points = feed(sampler, g2, 50)
         assert possible[points["i"], points["j"]].all()
         np.testing.assert_allclose(
             points["q"], density[points["i"], points["j"]], rtol=1e-12
@@ -86,7 +86,7 @@ def test_draws_have_the_law_of_the_density(kind):
     entries, _ = make_entries(kind)
     sampler, _ = make_sampler(entries)
     for _ in range(50):
-        feed(sampler, gradient_sizes(), 20)
+        feed(sampler, gradient_sizes(), 48)
     expected = sampler.densities() / entries.n_entries
     n = 200_000
     points = sampler.draw_points(n)
@@ -176,7 +176,7 @@ def test_product_moments_match_the_twin():
     squares, counts = [np.zeros(n), np.zeros(m)], [np.zeros(n), np.zeros(m)]
     p = [np.full(n, 1 / n), np.full(m, 1 / m)]
     for _ in range(20):
-        points = feed(sampler, gradient_sizes(), n + m)
+        points = feed(sampler, gradient_sizes(), 4 * (n + m))
         for x in points:
             i, j = x["i"], x["j"]
             q_row, q_column = n * p[0][i], m * p[1][j]
@@ -202,7 +202,7 @@ def test_two_way_moments_match_the_twin():
     squares, counts, mass = np.zeros(n + m), np.zeros(n + m), base.copy()
     with np.errstate(invalid="ignore"):
         for _ in range(20):
-            points = feed(sampler, gradient_sizes(), n + m)
+            points = feed(sampler, gradient_sizes(), 4 * (n + m))
             for x in points:
                 for k in (x["i"], n + x["j"]):
                     share = (1 - mixing) * mass[k] / (2 * base[k]) / x["q"]
@@ -235,7 +235,7 @@ def test_product_sgd_matches_the_twin(normalize):
     tau = [np.zeros(n), np.zeros(m)]
     scale = weight = 0.0
     for _ in range(20):
-        points = feed(sampler, gradient_sizes(), n + m)
+        points = feed(sampler, gradient_sizes(), 4 * (n + m))
         w = points["norm2"]
         for t, name in zip(tau, "ij", strict=True):
             p, one_hot = softmax(t), np.eye(len(t))[points[name]]
@@ -298,8 +298,8 @@ def test_moments_find_the_best_distribution(kind):
             mass = np.nan_to_num(mass * np.sqrt(mean))
             mass /= mass.sum()
     sampler, _ = make_sampler(entries, mixing=0.0, forgetting=0.002)
-    for _ in range(3000):
-        feed(sampler, g2, n + m)
+    for _ in range(800):
+        feed(sampler, g2, 4 * (n + m))
     learned = sampler.densities()
     moment = [(g2[stored] / q[stored]).sum() for q in (np.ones(shape), learned, best)]
     assert moment[1] < 1.05 * moment[2]

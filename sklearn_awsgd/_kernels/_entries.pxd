@@ -1,3 +1,4 @@
+cimport cython
 from numpy.random cimport bitgen_t
 
 from sklearn_awsgd._kernels._loop cimport Point
@@ -13,6 +14,7 @@ cdef inline Py_ssize_t below(bitgen_t* bits, Py_ssize_t n) noexcept nogil:
     return <Py_ssize_t> (bits.next_double(bits.state) * n)
 
 
+@cython.final
 cdef class Entries:
     cdef readonly Py_ssize_t n_rows, n_columns, n_entries
     cdef readonly str kind
@@ -30,6 +32,7 @@ cdef class Entries:
     cdef void pick_stored(self, bitgen_t* bits, Point* x) noexcept nogil
 
 
+@cython.final
 cdef class GuideTable:
     cdef readonly Py_ssize_t size
     cdef double[::1] cumulative
@@ -38,6 +41,7 @@ cdef class GuideTable:
     cdef Py_ssize_t pick(self, bitgen_t* bits) noexcept nogil
 
 
+@cython.final
 cdef class UniformEntrySampler(RandomSampler):
     cdef Entries entries
     cdef Py_ssize_t position

@@ -3,11 +3,14 @@
 
 import numpy as np
 
+cimport cython
+
 cdef enum:
     # Points drawn ahead, so that their memory is there when their step comes.
     PATIENCE = 32
 
 
+@cython.final
 cdef class Entries:
     """Where the entries of a matrix are.
 
@@ -87,6 +90,7 @@ cdef class Entries:
         return np.full(self.n_columns, self.n_rows)
 
 
+@cython.final
 cdef class GuideTable:
     """Draws from probabilities that change now and then, in constant expected time.
 
@@ -126,6 +130,7 @@ cdef class GuideTable:
         return k
 
 
+@cython.final
 cdef class UniformEntrySampler(RandomSampler):
     """Shuffled passes over the entries: every one once, then a new order.
 

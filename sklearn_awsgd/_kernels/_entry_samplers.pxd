@@ -1,3 +1,5 @@
+cimport cython
+
 from sklearn_awsgd._kernels._entries cimport Entries, GuideTable, below, uniform
 from sklearn_awsgd._kernels._loop cimport Point
 from sklearn_awsgd._kernels._samplers cimport RandomSampler
@@ -19,7 +21,11 @@ cdef class LearnedEntrySampler(RandomSampler):
     cdef double[::1] gradient, hits
     cdef double gradient_total, n_learned, batch_norm2
     cdef Py_ssize_t batch_size, period
+
+    @cython.final
     cdef void learn(self, Py_ssize_t k, double share, double square) noexcept nogil
+
+    @cython.final
     cdef void hit(self, Py_ssize_t k, double norm2) noexcept nogil
     cdef void move_tau(self) noexcept nogil
     cdef void derive(self) noexcept nogil
@@ -27,6 +33,7 @@ cdef class LearnedEntrySampler(RandomSampler):
     cdef void refresh(self) noexcept nogil
 
 
+@cython.final
 cdef class ProductSampler(LearnedEntrySampler):
     cdef GuideTable row_table, column_table
     # Squares of the two components, then their counts.
@@ -40,6 +47,7 @@ cdef class ProductSampler(LearnedEntrySampler):
     ) noexcept nogil
 
 
+@cython.final
 cdef class TwoWaySampler(LearnedEntrySampler):
     cdef GuideTable table
     # dQ/dP that each row and column adds to its entries.

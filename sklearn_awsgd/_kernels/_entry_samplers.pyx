@@ -7,6 +7,7 @@ entries of one with holes.
 
 import numpy as np
 
+cimport cython
 from libc.math cimport exp, fmax, fmin, sqrt
 
 from sklearn_awsgd._kernels._entries import scatter
@@ -22,6 +23,10 @@ cdef double LOWEST_TAU = -700.0
 cdef enum:
     # Points drawn ahead, so that their memory is there when their step comes.
     PATIENCE = 32
+
+cdef enum:
+    # Draws between two moves, for each row and column.
+    REST = 4
 
 cdef enum:
     MOMENTS
@@ -80,12 +85,13 @@ cdef class LearnedEntrySampler(RandomSampler):
         if self.update == SGD:
             self.gradient = np.zeros(size)
             self.hits = np.zeros(size)
-        # What is O(n_rows + n_columns) is done once in as many draws; the paper's own
-        # rule moves after each batch.
-        self.period = size if self.update == MOMENTS or normalize else 1
+        # What is O(n_rows + n_columns) is done once in some times as many draws; the
+        # paper's own rule moves after each batch.
+        self.period = REST * size if self.update == MOMENTS or normalize else 1
         if self.period > 1:
             self.patience = PATIENCE
 
+    @cython.final
     cdef void learn(self, Py_ssize_t k, double share, double square) noexcept nogil:
         """Take in a square for row or column k, drawn through it with odds `share`."""
         cdef double weight
@@ -94,6 +100,7 @@ cdef class LearnedEntrySampler(RandomSampler):
             weight = self.forgetting * share / self.counts[k]
             self.squares[k] += weight * (square - self.squares[k])
 
+    @cython.final
     cdef void hit(self, Py_ssize_t k, double norm2) noexcept nogil:
         """Take in a draw through row or column k, for the next step of tau."""
         self.gradient[k] += norm2
@@ -179,6 +186,7 @@ cdef class LearnedEntrySampler(RandomSampler):
         pass
 
 
+@cython.final
 cdef class ProductSampler(LearnedEntrySampler):
     """Row times column, for matrices without missing entries.
 
@@ -267,9 +275,9 @@ cdef class ProductSampler(LearnedEntrySampler):
     cdef void learn_part(
         self, int part, double share, double norm2, double probability
     ) noexcept nogil:
-        # A row is visited once in about `period` draws, a part at each: this is the
-        # same memory in draws.
-        cdef double weight = self.forgetting / self.period * share
+        # A part is seen at each draw, a row once in a while: this is about the same
+        # memory in draws.
+        cdef double weight = self.forgetting / self.probabilities.shape[0] * share
         self.parts[2 + part] += (1.0 - self.parts[2 + part]) * weight
         if self.parts[2 + part] > 0.0:
             weight /= self.parts[2 + part]
@@ -312,6 +320,7 @@ cdef class ProductSampler(LearnedEntrySampler):
         return result
 
 
+@cython.final
 cdef class TwoWaySampler(LearnedEntrySampler):
     """A row or a column, then one of its entries: for matrices with missing entries.
 

@@ -1,6 +1,9 @@
+cimport cython
+
 from sklearn_awsgd._kernels._loop cimport Point, Problem
 
 
+@cython.final
 cdef class FactorizationProblem(Problem):
     cdef const double[::1] values64, weights
     cdef const float[::1] values32

@@ -20,6 +20,7 @@ z' falls from +infinity to -infinity as c goes from -1 to 1 and the loss is conv
 
 import numpy as np
 
+cimport cython
 from libc.math cimport copysign, exp, fabs, log1p, pow
 
 from sklearn_awsgd._kernels._rows cimport PREFETCH
@@ -45,46 +46,72 @@ cdef enum:
 cdef double LARGEST_C = 1.0 - 1e-6
 # Relative accuracy of the root before its last step, which squares it.
 cdef double ROOT_TOL = 1e-3
+# Below this |c| the reciprocal of 1 - c^2 has a short product form.
+cdef double SMALL_C = 0.2
 # exp of more would overflow before the root is found.
 cdef double LARGEST_Z = 150.0
 
 
 cdef extern from *:
     """
-    /* z = <u, v>, uu = ||u||^2, vv = ||v||^2. Two lanes, so that a compiler which may
-       not reorder sums can still use vector registers. */
-    static inline void inner_products(
+    /* Sums and products in four lanes. Wider registers are used where the processor has
+       them, chosen when the module is loaded; nothing is fused, so the results are the
+       same with any width. */
+    #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) \\
+        && defined(__GLIBC__)
+    #define WIDE __attribute__((target_clones("avx2", "default")))
+    #else
+    #define WIDE
+    #endif
+    #if defined(__GNUC__)
+    typedef double Four __attribute__((vector_size(32), aligned(8), may_alias));
+    #endif
+    /* out <- <u, v>, ||u||^2, ||v||^2. */
+    WIDE static void inner_products(
         const double* u, const double* v, Py_ssize_t size, double* out
     ) {
-        double z0 = 0, z1 = 0, a0 = 0, a1 = 0, b0 = 0, b1 = 0;
-        double z2 = 0, z3 = 0, a2 = 0, a3 = 0, b2 = 0, b3 = 0;
-        Py_ssize_t k = 0;
+        double z[4] = {0, 0, 0, 0}, a[4] = {0, 0, 0, 0}, b[4] = {0, 0, 0, 0};
+        Py_ssize_t k = 0, l;
+    #if defined(__GNUC__)
+        Four zs = {0, 0, 0, 0}, as = {0, 0, 0, 0}, bs = {0, 0, 0, 0};
         for (; k + 3 < size; k += 4) {
-            z0 += u[k] * v[k];         z1 += u[k + 1] * v[k + 1];
-            z2 += u[k + 2] * v[k + 2]; z3 += u[k + 3] * v[k + 3];
-            a0 += u[k] * u[k];         a1 += u[k + 1] * u[k + 1];
-            a2 += u[k + 2] * u[k + 2]; a3 += u[k + 3] * u[k + 3];
-            b0 += v[k] * v[k];         b1 += v[k + 1] * v[k + 1];
-            b2 += v[k + 2] * v[k + 2]; b3 += v[k + 3] * v[k + 3];
+            Four x = *(const Four*)(u + k), y = *(const Four*)(v + k);
+            zs += x * y;
+            as += x * x;
+            bs += y * y;
         }
+        for (l = 0; l < 4; l++) {
+            z[l] = zs[l];
+            a[l] = as[l];
+            b[l] = bs[l];
+        }
+    #endif
         for (; k < size; k++) {
-            z0 += u[k] * v[k];
-            a0 += u[k] * u[k];
-            b0 += v[k] * v[k];
+            l = k % 4;
+            z[l] += u[k] * v[k];
+            a[l] += u[k] * u[k];
+            b[l] += v[k] * v[k];
         }
-        out[0] = (z0 + z2) + (z1 + z3);
-        out[1] = (a0 + a2) + (a1 + a3);
-        out[2] = (b0 + b2) + (b1 + b3);
+        out[0] = (z[0] + z[2]) + (z[1] + z[3]);
+        out[1] = (a[0] + a[2]) + (a[1] + a[3]);
+        out[2] = (b[0] + b[2]) + (b[1] + b[3]);
     }
     /* u, v <- a u - b v, a v - b u. */
-    static inline void turn(
+    WIDE static void turn(
         double* u, double* v, Py_ssize_t size, double a, double b
     ) {
-        Py_ssize_t k;
-        for (k = 0; k < size; k++) {
-            double uk = u[k], vk = v[k];
-            u[k] = a * uk - b * vk;
-            v[k] = a * vk - b * uk;
+        Py_ssize_t k = 0;
+    #if defined(__GNUC__)
+        for (; k + 3 < size; k += 4) {
+            Four x = *(Four*)(u + k), y = *(Four*)(v + k);
+            *(Four*)(u + k) = a * x - b * y;
+            *(Four*)(v + k) = a * y - b * x;
+        }
+    #endif
+        for (; k < size; k++) {
+            double x = u[k], y = v[k];
+            u[k] = a * x - b * y;
+            v[k] = a * y - b * x;
         }
     }
     """
@@ -176,6 +203,42 @@ cdef inline double proximal_root(
     return sign * c
 
 
+cdef inline double squared_root(
+    double y, double h, double product, double norm2, double rest, double gain2
+) noexcept nogil:
+    """Return c of `proximal_root` for the squared error, or 2 when it is not small.
+
+    The same Newton steps, but both reciprocals are refined along with c, so that there
+    is one division and not five in a row.
+    """
+    cdef double residual = rest + product - y
+    cdef double slope = 1.0 / (1.0 + h * (norm2 + 2.0 * gain2))
+    cdef double c = h * residual * slope
+    cdef double c2, inverse, last
+    cdef int _step
+    for _step in range(3):
+        if fabs(c) > SMALL_C:
+            return 2.0
+        c2 = c * c
+        # (1 + x)(1 + x^2)(1 + x^4) is 1 / (1 - x) up to x^8.
+        inverse = (1.0 + c2) * (1.0 + c2 * c2) * (1.0 + c2 * c2 * c2 * c2)
+        # The reciprocal of the slope at c, from that of the point before.
+        slope *= 2.0 - slope * (1.0 + h * (
+            2.0 * gain2 + inverse * inverse * inverse * (
+                norm2 * (1.0 + 3.0 * c2) - product * c * (6.0 + 2.0 * c2)
+            )
+        ))
+        last = c
+        c -= slope * (c - h * (
+            rest - y - 2.0 * c * gain2
+            + ((1.0 + c2) * product - c * norm2) * inverse * inverse
+        ))
+        if fabs(c - last) <= ROOT_TOL * fabs(c):
+            return c
+    return 2.0
+
+
+@cython.final
 cdef class FactorizationProblem(Problem):
     """Low-rank model of the entries of a matrix.
 
@@ -286,11 +349,18 @@ cdef class FactorizationProblem(Problem):
             shrink = 1.0 / (1.0 + h * self.alpha)
             h *= shrink
             bias *= shrink
-            c = proximal_root(
-                self.loss, self.epsilon, y, h, shrink * shrink * product,
-                shrink * shrink * norm2, self.baseline + bias,
-                self.gain * self.gain,
-            )
+            c = 2.0
+            if self.loss == SQUARED_ERROR:
+                c = squared_root(
+                    y, h, shrink * shrink * product, shrink * shrink * norm2,
+                    self.baseline + bias, self.gain * self.gain,
+                )
+            if c == 2.0:
+                c = proximal_root(
+                    self.loss, self.epsilon, y, h, shrink * shrink * product,
+                    shrink * shrink * norm2, self.baseline + bias,
+                    self.gain * self.gain,
+                )
             stretch = 1.0 / (1.0 - c * c)
             turn(u, v, self.n_components, stretch * shrink, stretch * shrink * c)
         else:
