@@ -20,10 +20,10 @@ from sklearn_awsgd.samplers import UniformSampler
 
 # The default rate, in units of 1 / (curvature scale sqrt(n_components)), and the draws
 # for each parameter of the model after which it has halved.
-AUTO_RATE = 0.4
-AUTO_DRAWS = 10
+AUTO_RATE = 0.8
+AUTO_DRAWS = 5
 # Size of the first factors, relative to those whose products have the data's scale.
-FIRST_SIZE = 0.2
+FIRST_SIZE = 0.4
 # What a shuffled pass is worth against draws with replacement: with missing entries
 # "auto" keeps the learned sampler only when it gains more.
 SHUFFLED_GAIN = 2.0
@@ -68,7 +68,7 @@ class AWSGDMatrixFactorization(FactorizationModel):
     loss : {"squared_error", "huber", "log_loss", "poisson"}, default="squared_error"
         The loss. "huber" is robust to outliers, "log_loss" is for binary entries (0 and
         1, or probabilities), "poisson" for counts, with the logarithm as its link.
-    alpha : float >= 0, default=0.01
+    alpha : float >= 0, default=0.005
         Strength of the ridge, relative to the scale of the data, so that it does not
         depend on the units of X. Raise it when few entries are observed.
     epsilon : float > 0, default=1.0
@@ -96,18 +96,18 @@ class AWSGDMatrixFactorization(FactorizationModel):
     learning_rate : {"auto", "constant", "inverse"}, default="auto"
         The rate at draw t.
 
-        - "auto": relative to the scale of the data, and falling as 1/t after ten draws
+        - "auto": relative to the scale of the data, and falling as 1/t after five draws
           for each parameter of the model.
         - "constant": `eta0`; for streams that change.
         - "inverse": ``eta0 / (N / 2 + t)``, N the number of entries, as in the paper.
     eta0 : float > 0, default=None
-        The rate. For "auto" it has no units and None is 0.4. For the others it has the
+        The rate. For "auto" it has no units and None is 0.8. For the others it has the
         paper's units, for a loss of ``(x - z)^2 / 2``, and None takes the first rate of
         "auto".
     max_iter : int, default=100
         Largest number of passes. A pass has as many draws as there are observed
         entries, or twice the number of stored ones where zeros are not stored.
-    tol : float >= 0 or None, default=0.01
+    tol : float >= 0 or None, default=0.005
         ``fit`` stops when `n_iter_no_change` passes in a row have not lowered the
         objective by more than this fraction. None runs `max_iter` passes.
     n_iter_no_change : int, default=3
@@ -196,7 +196,7 @@ class AWSGDMatrixFactorization(FactorizationModel):
         n_components=10,
         *,
         loss="squared_error",
-        alpha=0.01,
+        alpha=0.005,
         epsilon=1.0,
         fit_bias=False,
         missing_values=np.nan,
@@ -207,7 +207,7 @@ class AWSGDMatrixFactorization(FactorizationModel):
         learning_rate="auto",
         eta0=None,
         max_iter=100,
-        tol=0.01,
+        tol=0.005,
         n_iter_no_change=3,
         verbose=0,
         random_state=None,

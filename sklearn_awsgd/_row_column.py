@@ -120,6 +120,7 @@ class RowColumnSampler(BaseEstimator):
         )
 
     def _store(self, kernel):
-        """Keep what the compiled sampler has learned."""
+        """Keep what the compiled sampler has learned, up to its last draw."""
+        kernel.settle()
         self.row_probabilities_ = kernel.row_probabilities()
         self.column_probabilities_ = kernel.column_probabilities()

@@ -306,6 +306,21 @@ def test_moments_find_the_best_distribution(kind):
     assert moment[0] > 1.4 * moment[2]
 
 
+def test_settle_takes_in_the_last_draws():
+    # A move is not due after 3 draws; `settle` makes it, once.
+    for settings in UPDATES[:2]:
+        sampler, _ = make_sampler(make_entries("dense")[0], **settings)
+        feed(sampler, gradient_sizes(), 100)
+        before = sampler.densities()
+        feed(sampler, gradient_sizes(), 3)
+        np.testing.assert_array_equal(sampler.densities(), before)
+        sampler.settle()
+        after = sampler.densities()
+        assert np.abs(after - before).max() > 0
+        sampler.settle()
+        np.testing.assert_array_equal(sampler.densities(), after)
+
+
 def test_zero_gradients_leave_the_distribution_defined():
     for kind in ("dense", "zeros", "missing"):
         for settings in UPDATES:

@@ -114,6 +114,12 @@ cdef class LearnedEntrySampler(RandomSampler):
         self.batch_size = 0
         self.refresh()
 
+    def settle(self):
+        """Take in what was observed since the last move, though it is not yet due."""
+        period, self.period = self.period, 1
+        self.adapt()
+        self.period = period
+
     cdef void move_tau(self) noexcept nogil:
         """Move the logits by the sums over the draws since the last move.
 
