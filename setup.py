@@ -14,6 +14,9 @@ KERNELS = [
     "_linear",
     "_multinomial",
     "_batch",
+    "_entries",
+    "_entry_samplers",
+    "_factorization",
 ]
 # sqrt in a loop is only vectorised when it need not set errno.
 FLAGS = [] if os.name == "nt" else ["-O3", "-fno-math-errno"]

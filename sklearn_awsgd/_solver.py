@@ -39,7 +39,15 @@ class History:
 
     def copy(self):
         """Return a copy that can be extended by itself."""
-        return History(self.pieces.copy(), self.sampling.copy())
+        return type(self)(self.pieces.copy(), self.sampling.copy())
+
+    def add_sampling(self, label, n_draws, sampler):
+        """Record what a compiled sampler has learned after some draws."""
+        self.sampling += [
+            (label, n_draws, stratum, probability)
+            for stratum, probability in enumerate(sampler.stratum_probabilities())
+            if probability > 0
+        ]
 
     def extend(self, others):
         """Append the histories of runs that came after this one."""
@@ -289,11 +297,7 @@ def solve(
                     np.nan,
                 )
             )
-            history.sampling += [
-                (label, n_draws, stratum, probability)
-                for stratum, probability in enumerate(sampler.stratum_probabilities())
-                if probability > 0
-            ]
+            history.add_sampling(label, n_draws, sampler)
             if perf_counter() > deadline:
                 break
         n_iter += 1

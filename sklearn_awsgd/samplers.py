@@ -13,9 +13,10 @@ from sklearn.utils import check_array, column_or_1d
 
 from sklearn_awsgd._kernels import _level_sampler
 from sklearn_awsgd._kernels import _samplers as kernels
+from sklearn_awsgd._row_column import RowColumnSampler
 from sklearn_awsgd._validation import check_number, check_option
 
-__all__ = ["LevelSampler", "StrataSampler", "UniformSampler"]
+__all__ = ["LevelSampler", "RowColumnSampler", "StrataSampler", "UniformSampler"]
 
 
 class RowTable:

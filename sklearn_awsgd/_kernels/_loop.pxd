@@ -7,6 +7,7 @@ cdef packed struct Point:
     # One draw x, and what became of it.
     Py_ssize_t i        # row; set by Sampler.draw
     Py_ssize_t j        # column, where points are entries (i, j) of a matrix
+    Py_ssize_t entry    # where the value of entry (i, j) is stored; -1 for nowhere
     Py_ssize_t origin   # stratum the point was drawn from
     double q            # density dQ/dP at the state of this draw
     double loss         # f(x; w) before the step; set by Problem.step

@@ -1,0 +1,255 @@
+"""The entries of a matrix: which are observed, their values and their weights."""
+
+import numbers
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils import check_array, column_or_1d
+
+from sklearn_awsgd._kernels._entries import Entries
+
+# Ranges of the entries for which the losses are losses.
+RANGES = {"log_loss": (0, 1), "poisson": (0, np.inf)}
+
+
+@dataclass
+class EntryData:
+    """A validated matrix, seen as entries.
+
+    Attributes
+    ----------
+    X : ndarray or CSR of shape (n_rows, n_columns)
+        The matrix; missing entries of a dense one are zero here.
+    observed : ndarray of bool of shape (n_rows, n_columns) or None
+        Which entries of a dense matrix are there; None when all are.
+    weights : ndarray or CSR of the shape of X, or None
+        Weights of the entries, of mean one.
+    kind : {"dense", "zeros", "missing"}
+        Whether all entries are stored, and what those are that are not.
+    unstored_weight : float
+        Weight of the zeros that are not stored.
+    """
+
+    X: object
+    observed: np.ndarray | None
+    weights: object
+    kind: str
+    unstored_weight: float = 1.0
+
+    @property
+    def n_entries(self):
+        """Number of observed entries."""
+        if self.kind != "missing":
+            return self.X.shape[0] * self.X.shape[1]
+        return self.X.nnz if self.observed is None else int(self.observed.sum())
+
+    def stored(self):
+        """Return the values of the stored entries, row by row, and their weights."""
+        if sparse.issparse(self.X):
+            values = self.X.data
+            weights = None if self.weights is None else self.weights.data
+        elif self.observed is None:
+            values = self.X.ravel()
+            weights = None if self.weights is None else self.weights.ravel()
+        else:
+            values = self.X[self.observed]
+            weights = None if self.weights is None else self.weights[self.observed]
+        return values, weights
+
+    def places(self):
+        """Return the compiled view of where the entries are."""
+        if self.kind == "dense":
+            return Entries(self.X.shape, "dense")
+        if sparse.issparse(self.X):
+            start, columns = self.X.indptr, self.X.indices
+        else:
+            start = np.concatenate([[0], np.cumsum(self.observed.sum(axis=1))])
+            columns = np.nonzero(self.observed)[1]
+        return Entries(
+            self.X.shape, self.kind, start.astype(np.intp), columns.astype(np.int32)
+        )
+
+    def mean(self, function):
+        """Return the weighted mean of a function of the entries."""
+        values, weights = self.stored()
+        n_unstored = self.n_entries - len(values)
+        values = function(values.astype(np.float64, copy=False))
+        total = values.sum() if weights is None else weights @ values
+        if n_unstored:
+            total += n_unstored * self.unstored_weight * function(np.zeros(1))[0]
+        # Weights have mean one.
+        return total / self.n_entries
+
+
+def check_entries(X, entry_weight, missing_values, unstored, loss):
+    """Return an array or CSR matrix, already of the right type, as `EntryData`.
+
+    Raises
+    ------
+    ValueError
+        When nothing is observed, or a value is outside the range of the loss.
+    """
+    weights = _check_entry_weight(entry_weight, X)
+    if sparse.issparse(X):
+        data = _sparse_entries(X, weights, missing_values, unstored)
+    else:
+        data = _dense_entries(X, weights, missing_values)
+    values, _ = data.stored()
+    if data.n_entries == 0:
+        raise ValueError(
+            "X has no observed entry with a positive weight; at least one is needed."
+        )
+    low, high = RANGES.get(loss, (-np.inf, np.inf))
+    if len(values) and (values.min() < low or values.max() > high):
+        raise ValueError(
+            f"loss={loss!r} needs entries from {low} to {high}, got entries from "
+            f"{values.min():.6g} to {values.max():.6g}; rescale X or use "
+            "loss='squared_error'."
+        )
+    return data
+
+
+def _is_missing(values, missing_values):
+    if isinstance(missing_values, numbers.Real) and np.isnan(missing_values):
+        return np.isnan(values)
+    return values == missing_values
+
+
+def _dense_entries(X, weights, missing_values):
+    observed = ~_is_missing(X, missing_values)
+    if weights is not None:
+        observed &= weights > 0
+    if observed.all():
+        observed = None
+    else:
+        X = np.where(observed, X, 0)
+    kind = "dense" if observed is None else "missing"
+    data = EntryData(X, observed, weights, kind)
+    if weights is not None and data.n_entries:
+        used = weights if observed is None else np.where(observed, weights, 0)
+        data.weights = used / (used.sum() / data.n_entries)
+    return data
+
+
+def _sparse_entries(X, weights, missing_values, unstored):
+    gone = _is_missing(X.data, missing_values)
+    if weights is not None:
+        gone |= weights.data == 0
+    if gone.any() and unstored == "zero":
+        raise ValueError(
+            "X stores missing entries (or entries of weight zero) but unstored='zero' "
+            "says that what is not stored is zero; use unstored='missing' or a dense X."
+        )
+    if gone.any():
+        rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))[~gone]
+        place = rows, X.indices[~gone]
+        if weights is not None:
+            weights = sparse.csr_array((weights.data[~gone], place), shape=X.shape)
+        X = sparse.csr_array((X.data[~gone], place), shape=X.shape)
+    kind = "zeros" if unstored == "zero" else "missing"
+    data = EntryData(X, None, weights, kind)
+    if weights is not None and data.n_entries:
+        mean = (weights.data.sum() + data.n_entries - X.nnz) / data.n_entries
+        data.weights = weights.copy()
+        data.weights.data = weights.data / mean
+        data.unstored_weight = 1 / mean
+    return data
+
+
+def _check_entry_weight(entry_weight, X):
+    """Return the weights in the layout of X, or None."""
+    if entry_weight is None:
+        return None
+    weights = check_array(
+        entry_weight,
+        accept_sparse="csr",
+        dtype=np.float64,
+        order="C",
+        ensure_min_samples=0,
+        input_name="entry_weight",
+    )
+    if weights.shape != X.shape:
+        raise ValueError(
+            f"entry_weight has shape {weights.shape}, X has {X.shape}; give one weight "
+            "for each entry."
+        )
+    values = weights.data if sparse.issparse(weights) else weights
+    if values.size and values.min() < 0:
+        raise ValueError(
+            f"entry_weight has a negative value, {values.min()}; use 0 to leave an "
+            "entry out."
+        )
+    if sparse.issparse(X) == sparse.issparse(weights):
+        if not sparse.issparse(X):
+            return weights
+        weights = weights.tocsr()
+        weights.sum_duplicates()
+        if np.array_equal(weights.indptr, X.indptr) and np.array_equal(
+            weights.indices, X.indices
+        ):
+            return weights
+        raise ValueError(
+            "entry_weight is sparse but stores other entries than X; give a weight for "
+            "each stored entry of X."
+        )
+    if not sparse.issparse(X):
+        raise ValueError("X is dense and entry_weight is sparse; give both dense.")
+    rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    return sparse.csr_array((weights[rows, X.indices], X.indices, X.indptr), X.shape)
+
+
+def matrix_from_entries(rows, columns, values, *, shape=None):
+    """Build a CSR matrix from (row, column, value) triples.
+
+    Zeros that are given are stored, so that with ``unstored="missing"`` they are
+    observed.
+
+    Parameters
+    ----------
+    rows, columns : array-like of int of shape (n_entries,)
+        Indices of the entries, from 0.
+    values : array-like of shape (n_entries,)
+        Their values.
+    shape : tuple of two int, default=None
+        Shape of the matrix; the smallest that holds all entries for None.
+
+    Returns
+    -------
+    X : CSR array of shape `shape`
+        The matrix, without duplicates and with sorted indices.
+
+    Examples
+    --------
+    >>> from sklearn_awsgd import matrix_from_entries
+    >>> X = matrix_from_entries([0, 0, 1], [0, 2, 1], [5.0, 3.0, 0.0])
+    >>> X.shape, X.nnz
+    ((2, 3), 3)
+    """
+    rows = column_or_1d(np.asarray(rows))
+    columns = column_or_1d(np.asarray(columns))
+    values = column_or_1d(check_array(values, ensure_2d=False, dtype="numeric"))
+    for name, index in (("rows", rows), ("columns", columns)):
+        if not np.issubdtype(index.dtype, np.integer) or index.min(initial=0) < 0:
+            raise ValueError(
+                f"{name} must be integers from 0; turn labels into integers with "
+                "numpy.unique(labels, return_inverse=True)."
+            )
+        if len(index) != len(values):
+            raise ValueError(
+                f"{name} has {len(index)} elements, values has {len(values)}."
+            )
+    smallest = int(rows.max(initial=-1)) + 1, int(columns.max(initial=-1)) + 1
+    shape = smallest if shape is None else tuple(shape)
+    if shape[0] < smallest[0] or shape[1] < smallest[1]:
+        raise ValueError(
+            f"shape={shape} is too small for the entries, which need {smallest}."
+        )
+    X = sparse.coo_array((values, (rows, columns)), shape=shape).tocsr()
+    if X.nnz < len(values):
+        raise ValueError(
+            f"{len(values) - X.nnz} entries are given more than once; keep one value "
+            "for each (row, column)."
+        )
+    X.sort_indices()
+    return X

@@ -1,0 +1,498 @@
+"""AWSGDMatrixFactorization: low-rank models of matrices, trained by AW-SGD."""
+
+import copy
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logit
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from sklearn_awsgd._factorization_model import FactorizationModel
+from sklearn_awsgd._kernels._entries import UniformEntrySampler
+from sklearn_awsgd._kernels._factorization import LOSSES, FactorizationProblem
+from sklearn_awsgd._row_column import RowColumnSampler
+from sklearn_awsgd._solver import History, StopRule, solve
+from sklearn_awsgd._validation import check_number, check_option, unchanged_on_failure
+from sklearn_awsgd.samplers import UniformSampler
+
+# The default rate, in units of 1 / (curvature scale sqrt(n_components)), and the draws
+# for each parameter of the model after which it has halved.
+AUTO_RATE = 0.8
+AUTO_DRAWS = 5
+# Size of the first factors, relative to those whose products have the data's scale.
+FIRST_SIZE = 0.4
+# What a shuffled pass is worth against draws with replacement: with missing entries
+# "auto" keeps the learned sampler only when it gains more.
+SHUFFLED_GAIN = 2.0
+
+
+@dataclass
+class EntryHistory(History):
+    """History of a factorization: its sampling table is that of the columns."""
+
+    SAMPLING_COLUMNS = ("draws", "column", "probability")
+
+    def add_sampling(self, label, n_draws, sampler):
+        """Record the column probabilities."""
+        self.sampling.append((label, n_draws, sampler.column_probabilities()))
+
+    def sampling_table(self):
+        """Return the column probabilities over time as a dict of arrays."""
+        draws = np.array([row[1] for row in self.sampling])
+        table = np.array([row[2] for row in self.sampling])
+        n_times, n_columns = table.shape
+        columns = np.tile(np.arange(n_columns), n_times)
+        values = np.repeat(draws, n_columns), columns, table.ravel()
+        return dict(zip(self.SAMPLING_COLUMNS, values, strict=True))
+
+
+class AWSGDMatrixFactorization(FactorizationModel):
+    """Low-rank factorization of a matrix by SGD that learns which entries to sample.
+
+    Each step draws one entry of X and moves the factors of its row and of its column. A
+    second small learner moves the probabilities of rows and columns, so that entries
+    which matter for the gradient are drawn more often; steps are weighted by 1/q and
+    stay unbiased. Entries may be missing, rows may come in a stream, and entries may be
+    numbers, binary or counts.
+
+    For a full matrix that fits in memory and a squared error,
+    :class:`~sklearn.decomposition.TruncatedSVD` is the better tool.
+
+    Parameters
+    ----------
+    n_components : int, default=10
+        Number of factors.
+    loss : {"squared_error", "huber", "log_loss", "poisson"}, default="squared_error"
+        The loss. "huber" is robust to outliers, "log_loss" is for binary entries (0 and
+        1, or probabilities), "poisson" for counts, with the logarithm as its link.
+    alpha : float >= 0, default=0.005
+        Strength of the ridge, relative to the scale of the data, so that it does not
+        depend on the units of X. Raise it when few entries are observed.
+    epsilon : float > 0, default=1.0
+        Residual at which "huber" turns from a parabola to a line, relative to the scale
+        of the data.
+    fit_bias : bool, default=False
+        Whether to fit a global bias and one for each row and column.
+    missing_values : float, default=numpy.nan
+        Value of the entries that are missing.
+    unstored : {"zero", "missing"}, default="zero"
+        What the entries of a sparse X are that it does not store. "zero" is
+        scikit-learn's convention, "missing" is what ratings need.
+    sampler : {"auto", "uniform", "row_column"} or sampler object, default="auto"
+        How entries are drawn.
+
+        - "uniform": shuffled passes, nothing is learned.
+        - "row_column": :class:`~sklearn_awsgd.samplers.RowColumnSampler`.
+        - "auto": "row_column"; with missing entries ``fit`` goes over to "uniform"
+          after the first pass when a shuffled pass gains more.
+    batch_size : int, default=1
+        Draws that share one state of the sampler. Steps are sequential inside it.
+    step : {"proximal", "gradient"}, default="proximal"
+        "proximal" minimises the loss of the entry exactly, as far as the rate allows:
+        it cannot diverge. "gradient" is the paper's step, which can.
+    learning_rate : {"auto", "constant", "inverse"}, default="auto"
+        The rate at draw t.
+
+        - "auto": relative to the scale of the data, and falling as 1/t after five draws
+          for each parameter of the model.
+        - "constant": `eta0`; for streams that change.
+        - "inverse": ``eta0 / (N / 2 + t)``, N the number of entries, as in the paper.
+    eta0 : float > 0, default=None
+        The rate. For "auto" it has no units and None is 0.8. For the others it has the
+        paper's units, for a loss of ``(x - z)^2 / 2``, and None takes the first rate of
+        "auto".
+    max_iter : int, default=100
+        Largest number of passes. A pass has as many draws as there are observed
+        entries, or twice the number of stored ones where zeros are not stored.
+    tol : float >= 0 or None, default=0.005
+        ``fit`` stops when `n_iter_no_change` passes in a row have not lowered the
+        objective by more than this fraction. None runs `max_iter` passes.
+    n_iter_no_change : int, default=3
+        Number of passes without progress to stop after.
+    verbose : int, default=0
+        Whether to print a line for each pass.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the first factors and of the draws.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_factors, n_features)
+        Factors of the columns. With ``fit_bias=True`` a constant row comes last, whose
+        factor is the bias of a row.
+    column_bias_ : ndarray of shape (n_features,)
+        Biases of the columns, zero without ``fit_bias``.
+    global_bias_ : float
+        The global bias, zero without ``fit_bias``.
+    row_probabilities_, column_probabilities_ : ndarray
+        Learned probabilities of the rows of the last call and of the columns.
+    sampler_ : sampler object
+        The sampler, with what it has learned.
+    reconstruction_err_ : float
+        Mean loss of the observed entries of the last call, without the ridge and less
+        that of perfect predictions, at the row factors that training ended with; those
+        of ``transform`` are a little better.
+    history_ : dict of ndarray
+        Objective, variance gain and effective sample size over time.
+    sampling_history_ : dict of ndarray
+        Column probabilities over time, in the long format.
+    variance_gain_ : float
+        Second moment of the gradient of uniform draws over that of ours, in the last
+        pass.
+    effective_sample_size_ : float
+        Number of draws of equal weight that the draws of the last pass are worth.
+    n_iter_ : int
+        Number of passes of the last call.
+    t_ : float
+        1 + number of draws of all calls.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, when X has string names.
+
+    See Also
+    --------
+    sklearn_awsgd.samplers.RowColumnSampler : Setting of the sampler.
+    sklearn_awsgd.matrix_from_entries : X from (row, column, value) triples.
+    sklearn.decomposition.TruncatedSVD : For full matrices.
+
+    Notes
+    -----
+    The prediction of entry (i, j) is ``link(z)``, ``z = global_bias + b_i + c_j +
+    <u_i, v_j>``. The objective is the weighted mean over observed entries of
+
+    ``loss(x_ij, z) + ridge / 2 (||u_i||^2 + ||v_j||^2) + alpha / 2 (b_i^2 + c_j^2)``,
+
+    ridge being `alpha` times the scale of the data: the mean distance of the entries
+    from the global bias for "squared_error" and "huber", 1/4 for "log_loss", the mean
+    for "poisson". The paper's algorithm [1]_
+    is ``AWSGDMatrixFactorization(alpha=0, step="gradient", learning_rate="inverse",
+    eta0=rho_0, batch_size=100, sampler=RowColumnSampler(update="sgd",
+    normalize=False, mixing=0, eta0=eta_0))``.
+
+    References
+    ----------
+    .. [1] G. Bouchard, T. Trouillon, J. Perez, A. Gaidon, "Online Learning to Sample".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_awsgd import AWSGDMatrixFactorization
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(60, 3)) @ rng.normal(size=(3, 40))
+    >>> holes = rng.random(X.shape) < 0.3
+    >>> model = AWSGDMatrixFactorization(n_components=3, random_state=0)
+    >>> filled = model.fit(np.where(holes, np.nan, X)).predict(
+    ...     np.where(holes, np.nan, X)
+    ... )
+    >>> bool(np.abs(filled - X)[holes].mean() < 0.1 * np.abs(X).mean())
+    True
+    """
+
+    def __init__(
+        self,
+        n_components=10,
+        *,
+        loss="squared_error",
+        alpha=0.005,
+        epsilon=1.0,
+        fit_bias=False,
+        missing_values=np.nan,
+        unstored="zero",
+        sampler="auto",
+        batch_size=1,
+        step="proximal",
+        learning_rate="auto",
+        eta0=None,
+        max_iter=100,
+        tol=0.005,
+        n_iter_no_change=3,
+        verbose=0,
+        random_state=None,
+    ):
+        self.n_components = n_components
+        self.loss = loss
+        self.alpha = alpha
+        self.epsilon = epsilon
+        self.fit_bias = fit_bias
+        self.missing_values = missing_values
+        self.unstored = unstored
+        self.sampler = sampler
+        self.batch_size = batch_size
+        self.step = step
+        self.learning_rate = learning_rate
+        self.eta0 = eta0
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(self, X, y=None, entry_weight=None):
+        """Fit the model from scratch.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            The matrix.
+        y : None
+            Ignored.
+        entry_weight : array-like or sparse matrix of the shape of X, default=None
+            Weights of the entries: 2 is the entry twice, 0 is the entry missing. For a
+            sparse X a weight for each stored entry; zeros that are not stored weigh 1.
+
+        Returns
+        -------
+        self : AWSGDMatrixFactorization
+            The fitted estimator.
+        """
+        with unchanged_on_failure(self):
+            self._check_params()
+            data = self._check_X(X, reset=True, entry_weight=entry_weight)
+            self._begin(data)
+            self._train(data, self._random_factors(data.X.shape[0]), self.max_iter)
+        return self
+
+    def partial_fit(self, X, y=None, entry_weight=None):
+        """Make one pass over a chunk of a stream of rows.
+
+        The factors of the columns and what the sampler knows of them are kept, and the
+        random stream goes on. The chunk's own factors start at their exact solution.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows of the chunk.
+        y : None
+            Ignored.
+        entry_weight : array-like or sparse matrix of the shape of X, default=None
+            Weights of the entries.
+
+        Returns
+        -------
+        self : AWSGDMatrixFactorization
+            The estimator.
+        """
+        with unchanged_on_failure(self):
+            self._check_params()
+            first = not hasattr(self, "components_")
+            data = self._check_X(X, reset=first, entry_weight=entry_weight)
+            if first:
+                self._begin(data)
+                factors = self._random_factors(data.X.shape[0])
+            else:
+                # Training changes these in place.
+                for name in ("sampler_", "_columns", "_generator", "_random_state"):
+                    setattr(self, name, copy.deepcopy(getattr(self, name)))
+                self._history = self._history.copy()
+                factors = self._row_factors(data)
+            self._train(data, factors, max_iter=None)
+        return self
+
+    def _check_params(self):
+        check_option("loss", self.loss, tuple(LOSSES))
+        check_option("unstored", self.unstored, ("zero", "missing"))
+        check_option("step", self.step, ("proximal", "gradient"))
+        rates = ("auto", "constant", "inverse")
+        check_option("learning_rate", self.learning_rate, rates)
+        check_number("n_components", self.n_components, low=1, integer=True)
+        check_number("alpha", self.alpha, low=0)
+        check_number("epsilon", self.epsilon, above=0)
+        check_number("batch_size", self.batch_size, low=1, integer=True)
+        check_number("max_iter", self.max_iter, low=1, integer=True)
+        check_number("n_iter_no_change", self.n_iter_no_change, low=1, integer=True)
+        if self.eta0 is not None:
+            check_number("eta0", self.eta0, above=0)
+        if self.tol is not None:
+            check_number("tol", self.tol, low=0)
+        self._make_sampler()
+
+    def _make_sampler(self):
+        """Return a copy of the setting that the parameter `sampler` stands for."""
+        settings = {
+            "auto": RowColumnSampler(),
+            "row_column": RowColumnSampler(),
+            "uniform": UniformSampler(),
+        }
+        if isinstance(self.sampler, str):
+            check_option("sampler", self.sampler, tuple(settings))
+            sampler = settings[self.sampler]
+        elif isinstance(self.sampler, (RowColumnSampler, UniformSampler)):
+            sampler = clone(self.sampler)
+        else:
+            raise TypeError(
+                f"sampler={self.sampler!r} is neither one of {tuple(settings)} nor a "
+                "RowColumnSampler or UniformSampler of sklearn_awsgd.samplers."
+            )
+        sampler._check()
+        return sampler
+
+    def _begin(self, data):
+        """Set up what outlives a call."""
+        self._random_state = copy.deepcopy(check_random_state(self.random_state))
+        seed = self._random_state.randint(np.iinfo(np.int32).max)
+        self._generator = np.random.PCG64(seed)
+        self._history = EntryHistory()
+        self.sampler_ = self._make_sampler()
+        mean = data.mean(lambda values: values)
+        # Sizes of z and of the second derivative of the loss: rate and ridge are
+        # relative to them, so that the units of X do not matter.
+        self._z_scale, self._curvature = 1.0, 1.0
+        self.global_bias_ = 0.0
+        if self.loss == "log_loss":
+            self._curvature = 0.25
+            bias = logit(np.clip(mean, 1e-6, 1 - 1e-6))
+        elif self.loss == "poisson":
+            self._curvature = mean if mean > 0 else 1.0
+            bias = np.log(self._curvature)
+        else:
+            bias = mean
+        if self.fit_bias:
+            self.global_bias_ = float(bias)
+        if self.loss in ("squared_error", "huber"):
+            scale = data.mean(lambda values: np.abs(values - self.global_bias_))
+            self._z_scale = scale if scale > 0 else 1.0
+        self._ridge = self.alpha * self._curvature * self._z_scale
+        self._epsilon = self.epsilon * self._z_scale
+        n_columns = data.X.shape[1]
+        self._columns = {
+            "columns": self._random_factors(n_columns),
+            "column_bias": np.zeros(n_columns),
+            "clock": np.zeros(1),
+        }
+
+    @property
+    def _gain(self):
+        """The constant that biases are multiplied by: they are then as factors are."""
+        return float(np.sqrt(self._z_scale)) if self.fit_bias else 0.0
+
+    def _random_factors(self, n_items):
+        size = FIRST_SIZE * np.sqrt(self._z_scale / np.sqrt(self.n_components))
+        return size * self._random_state.normal(size=(n_items, self.n_components))
+
+    def _train(self, data, row_factors, max_iter):
+        """Train on the rows of `data` and assign the fitted attributes.
+
+        `max_iter` is None for a chunk of a stream.
+        """
+        n_components = self._columns["columns"].shape[1]
+        rows = {
+            "rows": np.ascontiguousarray(row_factors[:, :n_components]),
+            "row_bias": np.zeros(len(row_factors)),
+        }
+        if row_factors.shape[1] > n_components:
+            rows["row_bias"][:] = row_factors[:, n_components]
+        problem = self._make_problem(data, rows | self._columns)
+        history = EntryHistory()
+        outcome = self._run(problem, data, max_iter, history)
+        self._history.extend([history])
+        if max_iter is not None and self.tol is not None and not outcome.converged:
+            warnings.warn(
+                f"The objective was still falling after max_iter={max_iter} passes; "
+                "raise max_iter or tol.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        self.variance_gain_ = outcome.variance_gain
+        self.effective_sample_size_ = outcome.effective_sample_size
+        self.t_ = 1.0 + self._columns["clock"][0]
+        dtype = data.X.dtype
+        components = self._columns["columns"].T
+        if self.fit_bias:
+            constant = np.full((1, components.shape[1]), self._gain)
+            components = np.vstack([components, constant])
+            row_factors = np.column_stack([rows["rows"], rows["row_bias"]])
+        else:
+            row_factors = rows["rows"]
+        self.components_ = components.astype(dtype)
+        self.column_bias_ = (self._gain * self._columns["column_bias"]).astype(dtype)
+        self.reconstruction_err_ = self._mean_loss(data, row_factors)
+        if not np.isfinite(self.reconstruction_err_):
+            raise ValueError(self._overflow_message())
+
+    def _run(self, problem, data, max_iter, history):
+        """Run the solver; return its outcome and store what the sampler learned."""
+        places = data.places()
+        pass_length = data.n_entries
+        if data.kind == "zeros":
+            n_parameters = sum(data.X.shape) * self.n_components
+            pass_length = min(pass_length, max(2 * data.X.nnz, n_parameters))
+        streaming = max_iter is None
+        settings = {
+            "pass_length": pass_length,
+            "batch_size": self.batch_size,
+            "should_stop": StopRule(
+                None if streaming else self.tol, self.n_iter_no_change
+            ),
+            "verbose": self.verbose,
+        }
+        uniform = UniformEntrySampler(self._generator, places)
+        learned = isinstance(self.sampler_, RowColumnSampler)
+        kernel = self.sampler_._kernel(self._generator, places) if learned else uniform
+        trying = self.sampler == "auto" and data.kind == "missing" and not streaming
+        try:
+            outcome = solve(
+                problem,
+                kernel,
+                max_iter=1 if streaming or trying else max_iter,
+                history=history,
+                **settings,
+            )
+            self.n_iter_ = outcome.n_iter
+            if learned:
+                self.sampler_._store(kernel)
+            if trying and max_iter > 1 and not outcome.converged:
+                if outcome.variance_gain < SHUFFLED_GAIN:
+                    kernel = uniform
+                rest = EntryHistory()
+                outcome = solve(
+                    problem, kernel, max_iter=max_iter - 1, history=rest, **settings
+                )
+                self.n_iter_ += outcome.n_iter
+                history.extend([rest])
+                if kernel is not uniform:
+                    self.sampler_._store(kernel)
+        except ValueError as error:
+            raise ValueError(self._overflow_message()) from error
+        self.row_probabilities_ = kernel.row_probabilities()
+        self.column_probabilities_ = kernel.column_probabilities()
+        return outcome
+
+    def _overflow_message(self):
+        remedy = "scale X"
+        if self.step == "gradient":
+            remedy = f"lower eta0={self.eta0!r} or use step='proximal'"
+        return f"Floating-point overflow: the steps diverged; {remedy}."
+
+    def _make_problem(self, data, state):
+        """Return the compiled problem."""
+        values, weights = data.stored()
+        n_rows, n_columns = data.X.shape
+        unit = self._curvature * self._z_scale * np.sqrt(self.n_components)
+        eta0, offset, power = self.eta0, 1.0, 1.0
+        if self.learning_rate == "auto":
+            eta0 = (AUTO_RATE if eta0 is None else eta0) / unit
+            offset = AUTO_DRAWS * (n_rows + n_columns) * self.n_components
+        elif self.learning_rate == "constant":
+            eta0 = AUTO_RATE / unit if eta0 is None else eta0
+            power = 0.0
+        else:
+            offset = data.n_entries / 2
+            eta0 = AUTO_RATE / unit if eta0 is None else eta0 / offset
+        return FactorizationProblem(
+            values,
+            weights,
+            state,
+            self.loss,
+            self._epsilon,
+            self._ridge,
+            self._gain,
+            self.global_bias_,
+            eta0,
+            offset,
+            power,
+            self.step == "proximal",
+            data.unstored_weight,
+        )

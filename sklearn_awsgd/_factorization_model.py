@@ -1,0 +1,326 @@
+"""What a fitted factorization can be asked."""
+
+import numbers
+
+import numpy as np
+from scipy import sparse
+from scipy.special import expit, logit
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from sklearn_awsgd._entries import EntryData, check_entries
+from sklearn_awsgd._row_solver import (
+    LARGEST_Z,
+    dense_block,
+    deviance,
+    row_blocks,
+    solve_rows,
+)
+from sklearn_awsgd._validation import check_number
+
+# The prediction of an entry is the link of z.
+LINKS = {"log_loss": expit, "poisson": lambda z: np.exp(np.minimum(z, LARGEST_Z))}
+# `score` always hides the same entries of a matrix.
+SCORE_SEED = 0
+
+
+class FactorizationModel(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
+    """Queries of a fitted model ``link(global_bias + column_bias + U components)``."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self._missing_is_nan()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "components_")
+
+    @property
+    def _n_features_out(self):
+        return self.components_.shape[0]
+
+    @property
+    def history_(self):
+        """Objective and sampling statistics over time, a dict of arrays."""
+        check_is_fitted(self)
+        return self._history.pieces_table()
+
+    @property
+    def sampling_history_(self):
+        """Probabilities of the columns over time, a dict of arrays."""
+        check_is_fitted(self)
+        return self._history.sampling_table()
+
+    def _missing_is_nan(self):
+        value = self.missing_values
+        return isinstance(value, numbers.Real) and bool(np.isnan(value))
+
+    def _check_X(self, X, *, reset, entry_weight=None):
+        """Return X as `EntryData`."""
+        X = validate_data(
+            self,
+            X,
+            reset=reset,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            order="C",
+            ensure_all_finite="allow-nan" if self._missing_is_nan() else True,
+        )
+        if sparse.issparse(X) and not X.has_canonical_format:
+            X = X.copy()
+            X.sum_duplicates()
+        return check_entries(
+            X, entry_weight, self.missing_values, self.unstored, self.loss
+        )
+
+    def _row_factors(self, data):
+        """Return the factors of rows, in double precision."""
+        return solve_rows(
+            data,
+            self.components_.T.astype(np.float64, copy=False),
+            self._offset(),
+            self.loss,
+            self._epsilon,
+            self._ridge,
+        )
+
+    def _offset(self):
+        """Return z of each column for a row whose factors are zero."""
+        return self.global_bias_ + self.column_bias_.astype(np.float64, copy=False)
+
+    def _link(self, z):
+        return LINKS[self.loss](z) if self.loss in LINKS else z
+
+    def _mean_loss(self, data, row_factors):
+        """Return the weighted mean loss of the observed entries."""
+        factors = self.components_.T.astype(np.float64, copy=False)
+        offset = self._offset()
+        total, mass = 0.0, 0.0
+        with np.errstate(over="ignore", invalid="ignore"):
+            if sparse.issparse(data.X) and data.kind == "missing":
+                rows = np.repeat(np.arange(data.X.shape[0]), np.diff(data.X.indptr))
+                values, weights = data.stored()
+                for part in row_blocks(len(values), factors.shape[1]):
+                    j = data.X.indices[part]
+                    z = np.einsum("ek,ek->e", row_factors[rows[part]], factors[j])
+                    loss = self._deviance(values[part], z + offset[j])
+                    weight = 1.0 if weights is None else weights[part]
+                    total += (weight * loss).sum()
+                return total / len(values)
+            for rows in row_blocks(*data.X.shape):
+                y, weight = dense_block(data, rows)
+                z = row_factors[rows] @ factors.T + offset
+                loss = self._deviance(y, z)
+                total += (weight * loss).sum()
+                mass += weight.sum()
+        return total / mass
+
+    def transform(self, X):
+        """Return the factors of rows, each solved exactly on its observed entries.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows, with the same meaning of what is missing as in ``fit``.
+
+        Returns
+        -------
+        factors : ndarray of shape (n_samples, n_factors)
+            n_factors is `n_components`, and one more, the bias of the row, with
+            ``fit_bias=True``.
+        """
+        check_is_fitted(self)
+        data = self._check_X(X, reset=False)
+        return self._row_factors(data).astype(data.X.dtype, copy=False)
+
+    def inverse_transform(self, X):
+        """Return the rows that factors stand for.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_factors)
+            Factors, as ``transform`` returns them.
+
+        Returns
+        -------
+        rows : ndarray of shape (n_samples, n_features)
+            Predictions of all entries: numbers, probabilities or expected counts.
+        """
+        check_is_fitted(self)
+        X = check_array(X, dtype=[np.float64, np.float32])
+        if X.shape[1] != self._n_features_out:
+            raise ValueError(
+                f"X has {X.shape[1]} columns, the model has {self._n_features_out} "
+                "factors; give what transform returns."
+            )
+        z = X @ self.components_ + self._offset().astype(X.dtype, copy=False)
+        return self._link(z)
+
+    def predict(self, X):
+        """Return the model's reconstruction of dense rows, holes filled.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Dense rows.
+
+        Returns
+        -------
+        rows : ndarray of shape (n_samples, n_features)
+            Predictions of all entries, observed or not.
+
+        Raises
+        ------
+        TypeError
+            When X is sparse: its reconstruction would be dense.
+        """
+        check_is_fitted(self)
+        if sparse.issparse(X):
+            raise TypeError(
+                "predict returns all entries and takes no sparse X; use "
+                "predict_entries(X, rows, columns) for the entries you need, or "
+                "predict(X.toarray())."
+            )
+        return self.inverse_transform(self.transform(X))
+
+    def predict_entries(self, X, rows, columns):
+        """Return the predictions of single entries.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows, as observed.
+        rows, columns : array-like of int of shape (n_entries,)
+            Which entries.
+
+        Returns
+        -------
+        values : ndarray of shape (n_entries,)
+            Predictions.
+        """
+        check_is_fitted(self)
+        rows, columns = column_or_1d(rows), column_or_1d(columns)
+        if rows.shape != columns.shape:
+            raise ValueError(
+                f"rows has {len(rows)} elements and columns has {len(columns)}; give "
+                "one of each for every entry."
+            )
+        data = self._check_X(X, reset=False)
+        for name, index, size in zip(
+            ("rows", "columns"), (rows, columns), data.X.shape, strict=True
+        ):
+            if len(index) and (index.min() < 0 or index.max() >= size):
+                raise IndexError(f"{name} must be from 0 to {size - 1}.")
+        factors = self._row_factors(data)
+        result = np.empty(len(rows))
+        components = self.components_.T
+        for part in row_blocks(len(rows), self._n_features_out):
+            i, j = rows[part], columns[part]
+            result[part] = np.einsum("ek,ek->e", factors[i], components[j])
+        result += self._offset()[columns]
+        return self._link(result).astype(data.X.dtype, copy=False)
+
+    def recommend(self, X, k=10):
+        """Return the columns with the largest predictions that a row has not seen.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows. What is missing in a dense X, and what is not stored in a sparse one
+            (whatever `unstored` says), has not been seen.
+        k : int, default=10
+            Number of columns for each row.
+
+        Returns
+        -------
+        columns : ndarray of int of shape (n_samples, k)
+            Best first; -1 where a row has fewer than k unseen columns.
+        """
+        check_is_fitted(self)
+        check_number("k", k, low=1, integer=True)
+        data = self._check_X(X, reset=False)
+        n_rows, n_columns = data.X.shape
+        factors = self._row_factors(data)
+        result = np.full((n_rows, k), -1, dtype=np.intp)
+        k = min(k, n_columns)
+        for rows in row_blocks(n_rows, n_columns):
+            z = factors[rows] @ self.components_ + self._offset()
+            if sparse.issparse(data.X):
+                block = data.X[rows]
+                i = np.repeat(np.arange(len(z)), np.diff(block.indptr))
+                z[i, block.indices] = -np.inf
+            elif data.observed is None:
+                z[:] = -np.inf
+            else:
+                z[data.observed[rows]] = -np.inf
+            best = np.argpartition(-z, k - 1, axis=1)[:, :k]
+            scores = np.take_along_axis(z, best, axis=1)
+            order = np.argsort(-scores, axis=1, kind="stable")
+            best = np.take_along_axis(best, order, axis=1)
+            seen = np.isneginf(np.take_along_axis(scores, order, axis=1))
+            result[rows, :k] = np.where(seen, -1, best)
+        return result
+
+    def score(self, X, y=None):
+        """Return how well entries are predicted that the model was not shown.
+
+        Half of the observed entries of each row are hidden, always the same ones, the
+        factors of the row are solved on the others, and the hidden ones are predicted.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        score : float
+            Fraction of the deviance explained: 1 is perfect, 0 is as good as the mean
+            of the hidden entries. For the squared error this is R^2.
+        """
+        check_is_fitted(self)
+        data = self._check_X(X, reset=False)
+        generator = np.random.default_rng(SCORE_SEED)
+        hidden_values, predictions = [], []
+        for rows in row_blocks(data.X.shape[0], data.X.shape[1]):
+            values, weights = dense_block(data, rows)
+            observed = weights > 0
+            keys = np.where(observed, generator.random(values.shape), 2.0)
+            rank = keys.argsort(axis=1).argsort(axis=1)
+            hidden = rank < (observed.sum(axis=1, keepdims=True) // 2)
+            shown = observed & ~hidden
+            block = EntryData(np.where(shown, values, 0), shown, None, "missing")
+            z = self._row_factors(block) @ self.components_ + self._offset()
+            hidden_values.append(values[hidden])
+            predictions.append(z[hidden])
+        y, z = np.concatenate(hidden_values), np.concatenate(predictions)
+        if not len(y):
+            raise ValueError(
+                "score needs a row with two observed entries: it hides half of them."
+            )
+        error = self._deviance(y, z).mean()
+        mean = y.mean()
+        constant = {"log_loss": logit, "poisson": np.log}
+        with np.errstate(divide="ignore"):
+            z0 = constant[self.loss](mean) if self.loss in constant else mean
+        if self.loss in constant:
+            # The mean may be 0 or 1: a prediction that is certain.
+            z0 = np.clip(z0, -LARGEST_Z, LARGEST_Z)
+        null = self._deviance(y, np.full(len(y), z0)).mean()
+        if null <= 0:
+            return 1.0 if error <= 0 else 0.0
+        return float(1 - error / null)
+
+    def _deviance(self, y, z):
+        return deviance(self.loss, self._epsilon, y, z)

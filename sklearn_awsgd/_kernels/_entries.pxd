@@ -1,0 +1,50 @@
+cimport cython
+from numpy.random cimport bitgen_t
+
+from sklearn_awsgd._kernels._loop cimport Point
+from sklearn_awsgd._kernels._samplers cimport RandomSampler
+
+
+cdef inline double uniform(bitgen_t* bits) noexcept nogil:
+    return bits.next_double(bits.state)
+
+
+cdef inline Py_ssize_t below(bitgen_t* bits, Py_ssize_t n) noexcept nogil:
+    """A uniform integer of 0 .. n - 1."""
+    return <Py_ssize_t> (bits.next_double(bits.state) * n)
+
+
+@cython.final
+cdef class Entries:
+    cdef readonly Py_ssize_t n_rows, n_columns, n_entries
+    cdef readonly str kind
+    # A dense matrix has none of these; a sparse one with zeros has the first two.
+    cdef const Py_ssize_t[::1] row_start
+    cdef const int[::1] columns
+    cdef const int[::1] rows
+    cdef const Py_ssize_t[::1] column_start, by_column
+    cdef bint dense, missing
+    # Sets x.entry of cell (x.i, x.j) of a matrix without missing entries.
+    cdef void locate(self, Point* x) noexcept nogil
+    # Sets x.i, x.j and x.entry to those of the entry with number e.
+    cdef void point_at(self, Py_ssize_t e, Point* x) noexcept nogil
+    # Sets x to a stored entry, uniformly.
+    cdef void pick_stored(self, bitgen_t* bits, Point* x) noexcept nogil
+
+
+@cython.final
+cdef class GuideTable:
+    cdef readonly Py_ssize_t size
+    cdef double[::1] cumulative
+    cdef int[::1] guide
+    cdef void build(self, const double* probabilities) noexcept nogil
+    cdef Py_ssize_t pick(self, bitgen_t* bits) noexcept nogil
+
+
+@cython.final
+cdef class UniformEntrySampler(RandomSampler):
+    cdef Entries entries
+    cdef Py_ssize_t position
+    cdef unsigned long long mask
+    cdef unsigned long long keys[4]
+    cdef int shift

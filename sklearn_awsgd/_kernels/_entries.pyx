@@ -1,0 +1,198 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Where the entries of a matrix are, and how to draw them without learning."""
+
+import numpy as np
+
+cimport cython
+
+cdef enum:
+    # Points drawn ahead, so that their memory is there when their step comes.
+    PATIENCE = 32
+
+
+@cython.final
+cdef class Entries:
+    """Where the entries of a matrix are.
+
+    Parameters
+    ----------
+    shape : tuple of two int
+        Shape of the matrix.
+    kind : {"dense", "zeros", "missing"}
+        Whether all cells are stored one after the other, or only those named by
+        `row_start` and `columns`; what is not stored is then zero or missing.
+    row_start : ndarray of shape (n_rows + 1,) and dtype intp, default=None
+    columns : ndarray of shape (n_stored,) and dtype int32, default=None
+        As `indptr` and `indices` of a canonical CSR matrix.
+    """
+
+    def __init__(self, shape, str kind, row_start=None, columns=None):
+        self.n_rows, self.n_columns = shape
+        self.kind = kind
+        self.dense = kind == "dense"
+        self.missing = kind == "missing"
+        self.n_entries = self.n_rows * self.n_columns
+        if self.dense:
+            return
+        self.row_start = row_start
+        self.columns = columns
+        if self.missing:
+            self.n_entries = len(columns)
+        self.rows = np.repeat(
+            np.arange(self.n_rows, dtype=np.int32), np.diff(row_start)
+        )
+        if self.missing:
+            counts = np.bincount(columns, minlength=self.n_columns)
+            self.column_start = np.concatenate([[0], np.cumsum(counts)]).astype(np.intp)
+            self.by_column = np.argsort(columns, kind="stable")
+
+    cdef void locate(self, Point* x) noexcept nogil:
+        cdef Py_ssize_t low, high, middle
+        if self.dense:
+            x.entry = x.i * self.n_columns + x.j
+            return
+        low, high = self.row_start[x.i], self.row_start[x.i + 1]
+        while low < high:
+            middle = (low + high) // 2
+            if self.columns[middle] < x.j:
+                low = middle + 1
+            else:
+                high = middle
+        x.entry = -1
+        if low < self.row_start[x.i + 1] and self.columns[low] == x.j:
+            x.entry = low
+
+    cdef void point_at(self, Py_ssize_t e, Point* x) noexcept nogil:
+        if self.missing:
+            x.i = self.rows[e]
+            x.j = self.columns[e]
+            x.entry = e
+        else:
+            x.i = e // self.n_columns
+            x.j = e - x.i * self.n_columns
+            self.locate(x)
+
+    cdef void pick_stored(self, bitgen_t* bits, Point* x) noexcept nogil:
+        x.entry = below(bits, self.columns.shape[0])
+        x.i = self.rows[x.entry]
+        x.j = self.columns[x.entry]
+
+    def row_counts(self):
+        """Return the number of entries of each row."""
+        if self.missing:
+            return np.diff(self.row_start)
+        return np.full(self.n_rows, self.n_columns)
+
+    def column_counts(self):
+        """Return the number of entries of each column."""
+        if self.missing:
+            return np.diff(self.column_start)
+        return np.full(self.n_columns, self.n_rows)
+
+
+@cython.final
+cdef class GuideTable:
+    """Draws from probabilities that change now and then, in constant expected time.
+
+    A first guess from a table with as many cells as there are items, then a walk along
+    the cumulative probabilities: one step on average, whatever they are. Building it
+    is a plain pass, quicker than that of an alias table.
+    """
+
+    def __init__(self, Py_ssize_t size):
+        self.size = size
+        self.cumulative = np.zeros(size)
+        self.guide = np.zeros(size, dtype=np.int32)
+
+    cdef void build(self, const double* probabilities) noexcept nogil:
+        """Take new probabilities, which sum to one up to rounding."""
+        cdef Py_ssize_t k, last = 0, cell = 0
+        cdef double total = 0.0
+        for k in range(self.size):
+            total += probabilities[k]
+            self.cumulative[k] = total
+            if probabilities[k] > 0.0:
+                last = k
+        # Rounding must not leave a draw behind the last item.
+        for k in range(last, self.size):
+            self.cumulative[k] = 2.0
+        k = 0
+        for cell in range(self.size):
+            while self.cumulative[k] * self.size <= cell:
+                k += 1
+            self.guide[cell] = <int> k
+
+    cdef Py_ssize_t pick(self, bitgen_t* bits) noexcept nogil:
+        cdef double u = uniform(bits)
+        cdef Py_ssize_t k = self.guide[<Py_ssize_t> (u * self.size)]
+        while self.cumulative[k] <= u:
+            k += 1
+        return k
+
+
+@cython.final
+cdef class UniformEntrySampler(RandomSampler):
+    """Shuffled passes over the entries: every one once, then a new order.
+
+    The order of a pass is a keyed bijection of the entry numbers, so that no list of
+    all entries is needed: multiplications by odd numbers and xors with a shift of
+    itself permute the numbers of k bits; those beyond the last entry are skipped.
+
+    Parameters
+    ----------
+    generator : numpy.random.BitGenerator
+        Random stream.
+    entries : Entries
+        The entries.
+    """
+
+    def __init__(self, generator, Entries entries):
+        super().__init__(generator)
+        cdef int n_bits = max(int(entries.n_entries - 1).bit_length(), 1)
+        self.entries = entries
+        self.mask = (1 << n_bits) - 1
+        self.shift = (n_bits + 1) // 2
+        self.position = self.mask + 1
+        self.patience = PATIENCE
+
+    cdef void draw(self, Point* x) noexcept nogil:
+        cdef unsigned long long e
+        cdef int r
+        while True:
+            if self.position > <Py_ssize_t> self.mask:
+                for r in range(4):
+                    self.keys[r] = self.bits.next_uint64(self.bits.state) | 1
+                self.position = 0
+            e = (<unsigned long long> self.position) ^ (self.keys[0] >> 1)
+            self.position += 1
+            e &= self.mask
+            for r in range(1, 4):
+                e = (e * self.keys[r]) & self.mask
+                e ^= e >> self.shift
+            if e < <unsigned long long> self.entries.n_entries:
+                break
+        self.entries.point_at(<Py_ssize_t> e, x)
+        x.origin = 0
+        x.q = 1.0
+
+    def row_probabilities(self):
+        """Return the share of each row in the draws."""
+        return self.entries.row_counts() / self.entries.n_entries
+
+    def column_probabilities(self):
+        """Return the share of each column in the draws."""
+        return self.entries.column_counts() / self.entries.n_entries
+
+    def densities(self):
+        """Return q of every cell; of missing ones, zero."""
+        return scatter(self.entries, 1.0)
+
+
+def scatter(Entries entries, values):
+    """Return an array of the matrix's shape with values at the entries."""
+    result = np.zeros((entries.n_rows, entries.n_columns))
+    if entries.missing:
+        result[np.asarray(entries.rows), np.asarray(entries.columns)] = values
+    else:
+        result[:] = values
+    return result

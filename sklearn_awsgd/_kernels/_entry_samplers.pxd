@@ -1,0 +1,54 @@
+cimport cython
+
+from sklearn_awsgd._kernels._entries cimport Entries, GuideTable, below, uniform
+from sklearn_awsgd._kernels._loop cimport Point
+from sklearn_awsgd._kernels._samplers cimport RandomSampler
+
+
+cdef class LearnedEntrySampler(RandomSampler):
+    cdef Entries entries
+    cdef double mixing, forgetting, eta0
+    cdef int update
+    cdef bint normalize
+    # Rows come first, then columns: two distributions, or one over both.
+    cdef Py_ssize_t bounds[3]
+    cdef int n_distributions
+    # State that outlives the sampler: arrays of the caller, changed in place.
+    cdef double[::1] squares, counts, tau, scale
+    # Probability of each row and column without anything learned, and now.
+    cdef double[::1] base, probabilities
+    # Sums over a batch, of "sgd".
+    cdef double[::1] gradient, hits
+    cdef double gradient_total, n_learned, batch_norm2
+    cdef Py_ssize_t batch_size, period
+
+    @cython.final
+    cdef void learn(self, Py_ssize_t k, double share, double square) noexcept nogil
+
+    @cython.final
+    cdef void hit(self, Py_ssize_t k, double norm2) noexcept nogil
+    cdef void move_tau(self) noexcept nogil
+    cdef void derive(self) noexcept nogil
+    # Derives all that `draw` needs from the state.
+    cdef void refresh(self) noexcept nogil
+
+
+@cython.final
+cdef class ProductSampler(LearnedEntrySampler):
+    cdef GuideTable row_table, column_table
+    # Squares of the two components, then their counts.
+    cdef double[::1] parts
+    # Probability of the stored entries in the learned part.
+    cdef double stored
+    cdef double product_share(self, Py_ssize_t i, Py_ssize_t j) noexcept nogil
+    cdef double stored_share(self) noexcept nogil
+    cdef void learn_part(
+        self, int part, double share, double norm2, double probability
+    ) noexcept nogil
+
+
+@cython.final
+cdef class TwoWaySampler(LearnedEntrySampler):
+    cdef GuideTable table
+    # dQ/dP that each row and column adds to its entries.
+    cdef double[::1] density

@@ -1,0 +1,435 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Samplers of matrix entries that learn: row times column, and two-way.
+
+P is uniform over the entries: over all cells of a full matrix, over the observed
+entries of one with holes.
+"""
+
+import numpy as np
+
+cimport cython
+from libc.math cimport exp, fmax, fmin, sqrt
+
+from sklearn_awsgd._kernels._entries import scatter
+
+# Keeps the probabilities defined while all gradients seen are zero.
+cdef double TINY = 1e-150
+# A row or column begins with this many visits' worth of the mean of all: one visit
+# alone says little about it.
+cdef double PRIOR_VISITS = 4.0
+# exp of less is zero.
+cdef double LOWEST_TAU = -700.0
+
+cdef enum:
+    # Points drawn ahead, so that their memory is there when their step comes.
+    PATIENCE = 32
+
+cdef enum:
+    # Draws between two moves, for each row and column.
+    REST = 4
+
+cdef enum:
+    MOMENTS
+    SGD
+
+UPDATES = {"moments": MOMENTS, "sgd": SGD}
+
+# Part of the mixture that a point was drawn from.
+cdef enum:
+    LEARNED
+    COLUMN
+    STORED
+    SAFE
+
+
+cdef class LearnedEntrySampler(RandomSampler):
+    """What the samplers share that learn a number for each row and each column.
+
+    "moments" holds for each row and column the running mean of
+    ``(probability / base)^2 ||d||^2``, over the draws that came through it. Its square
+    root is where the second moment of d would be smallest with the others held fixed.
+
+    Parameters
+    ----------
+    generator : numpy.random.BitGenerator
+        Random stream.
+    entries : Entries
+        The entries.
+    state : dict of ndarray
+        `squares`, `counts` and `tau` of shape (n_rows + n_columns,), `scale` of shape
+        (2,) and `parts` of shape (4,), changed in place.
+    update : {"moments", "sgd"}
+        How the probabilities are learned.
+    mixing, forgetting, eta0 : float
+    normalize : bool
+        See :class:`sklearn_awsgd.samplers.RowColumnSampler`.
+    """
+
+    def __init__(
+        self, generator, Entries entries, state, str update, double mixing,
+        double forgetting, double eta0, bint normalize,
+    ):
+        super().__init__(generator)
+        cdef Py_ssize_t size = entries.n_rows + entries.n_columns
+        self.entries = entries
+        self.update = UPDATES[update]
+        self.mixing = mixing
+        self.forgetting = forgetting
+        self.eta0 = eta0
+        self.normalize = normalize
+        self.squares = state["squares"]
+        self.counts = state["counts"]
+        self.tau = state["tau"]
+        self.scale = state["scale"]
+        self.probabilities = np.zeros(size)
+        if self.update == SGD:
+            self.gradient = np.zeros(size)
+            self.hits = np.zeros(size)
+        # What is O(n_rows + n_columns) is done once in some times as many draws; the
+        # paper's own rule moves after each batch.
+        self.period = REST * size if self.update == MOMENTS or normalize else 1
+        if self.period > 1:
+            self.patience = PATIENCE
+
+    @cython.final
+    cdef void learn(self, Py_ssize_t k, double share, double square) noexcept nogil:
+        """Take in a square for row or column k, drawn through it with odds `share`."""
+        cdef double weight
+        self.counts[k] += self.forgetting * (1.0 - self.counts[k]) * share
+        if self.counts[k] > 0.0:
+            weight = self.forgetting * share / self.counts[k]
+            self.squares[k] += weight * (square - self.squares[k])
+
+    @cython.final
+    cdef void hit(self, Py_ssize_t k, double norm2) noexcept nogil:
+        """Take in a draw through row or column k, for the next step of tau."""
+        self.gradient[k] += norm2
+        self.hits[k] += 1.0
+
+    cdef void adapt(self) noexcept nogil:
+        if self.batch_size < self.period:
+            return
+        if self.update == SGD:
+            self.move_tau()
+        self.batch_size = 0
+        self.refresh()
+
+    def settle(self):
+        """Take in what was observed since the last move, though it is not yet due."""
+        period, self.period = self.period, 1
+        self.adapt()
+        self.period = period
+
+    cdef void move_tau(self) noexcept nogil:
+        """Move the logits by the sums over the draws since the last move.
+
+        The paper's step is ``sum_b w_b (e_k(b) - softmax)``, w_b = ||d_b||^2. The
+        normalised one divides w by its running mean over the moves before, so that
+        eta0 has no units, and takes the mean of the other draws' w as a baseline: this
+        leaves the expectation as it is, and the weights then sum to zero, so that there
+        is no dense part.
+        """
+        cdef Py_ssize_t k
+        cdef int d
+        cdef double g, largest, weight
+        cdef double eta = self.eta0
+        if self.normalize:
+            eta *= self.n_learned > 1.0 and self.scale[0] > 0.0
+            if eta > 0.0:
+                eta /= self.scale[0] * (self.n_learned - 1.0)
+        for d in range(self.n_distributions):
+            largest = LOWEST_TAU
+            for k in range(self.bounds[d], self.bounds[d + 1]):
+                if self.normalize:
+                    g = self.n_learned * self.gradient[k]
+                    g -= self.gradient_total * self.hits[k]
+                else:
+                    g = self.gradient[k] - self.gradient_total * self.probabilities[k]
+                self.tau[k] += eta * g
+                self.gradient[k] = 0.0
+                self.hits[k] = 0.0
+                if self.base[k] > 0.0:
+                    largest = fmax(largest, self.tau[k])
+            # A softmax does not change with a constant; this one keeps tau finite.
+            for k in range(self.bounds[d], self.bounds[d + 1]):
+                self.tau[k] = fmin(fmax(self.tau[k] - largest, LOWEST_TAU), 0.0)
+        self.scale[1] += self.forgetting * (1.0 - self.scale[1])
+        weight = self.forgetting / self.scale[1]
+        self.scale[0] += weight * (self.batch_norm2 / self.batch_size - self.scale[0])
+        self.batch_norm2 = 0.0
+        self.gradient_total = 0.0
+        self.n_learned = 0.0
+
+    cdef void derive(self) noexcept nogil:
+        """Derive the probabilities of rows and columns from the state."""
+        cdef Py_ssize_t k
+        cdef int d
+        cdef double total, seen, n_seen
+        cdef double prior = PRIOR_VISITS * self.forgetting
+        for d in range(self.n_distributions):
+            total = seen = n_seen = 0.0
+            if self.update == MOMENTS:
+                for k in range(self.bounds[d], self.bounds[d + 1]):
+                    if self.base[k] > 0.0:
+                        seen += self.counts[k] * self.squares[k]
+                        n_seen += self.counts[k]
+                seen = seen / n_seen if n_seen > 0.0 else 1.0
+            for k in range(self.bounds[d], self.bounds[d + 1]):
+                self.probabilities[k] = 0.0
+                if self.base[k] > 0.0:
+                    if self.update == SGD:
+                        self.probabilities[k] = exp(self.tau[k])
+                    else:
+                        self.probabilities[k] = self.base[k] * sqrt(
+                            TINY + (self.counts[k] * self.squares[k] + prior * seen)
+                            / (self.counts[k] + prior)
+                        )
+                total += self.probabilities[k]
+            for k in range(self.bounds[d], self.bounds[d + 1]):
+                self.probabilities[k] /= total
+
+    cdef void refresh(self) noexcept nogil:
+        pass
+
+
+@cython.final
+cdef class ProductSampler(LearnedEntrySampler):
+    """Row times column, for matrices without missing entries.
+
+    ``q(i, j) = n m p_i p_j`` in the learned part, mixed with the uniform distribution
+    once. Where zeros are not stored the learned part has a second component, the
+    uniform distribution over the stored entries, with a learned probability: no product
+    of rows and columns can tell them from the zeros.
+    """
+
+    def __init__(
+        self, generator, entries, state, update, mixing, forgetting, eta0, normalize
+    ):
+        super().__init__(
+            generator, entries, state, update, mixing, forgetting, eta0, normalize
+        )
+        n = self.entries.n_rows
+        self.bounds[1] = n
+        self.bounds[2] = n + self.entries.n_columns
+        self.n_distributions = 2
+        self.row_table = GuideTable(n)
+        self.column_table = GuideTable(self.entries.n_columns)
+        self.parts = state["parts"]
+        shape = n, self.entries.n_columns
+        self.base = np.repeat(1 / np.array(shape), shape)
+        self.refresh()
+
+    cdef double product_share(self, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
+        """What the product adds to q of cell (i, j)."""
+        return (
+            (1.0 - self.mixing) * (1.0 - self.stored) * self.entries.n_entries
+            * self.probabilities[i] * self.probabilities[self.entries.n_rows + j]
+        )
+
+    cdef double stored_share(self) noexcept nogil:
+        """What the uniform draws of stored entries add to q of each of them."""
+        return (
+            (1.0 - self.mixing) * self.stored * self.entries.n_entries
+            / self.entries.columns.shape[0]
+        )
+
+    cdef void draw(self, Point* x) noexcept nogil:
+        cdef double u = uniform(self.bits)
+        if u < self.mixing:
+            x.origin = SAFE
+            x.i = below(self.bits, self.entries.n_rows)
+            x.j = below(self.bits, self.entries.n_columns)
+            self.entries.locate(x)
+        elif u < self.mixing + (1.0 - self.mixing) * self.stored:
+            x.origin = STORED
+            self.entries.pick_stored(self.bits, x)
+        else:
+            x.origin = LEARNED
+            x.i = self.row_table.pick(self.bits)
+            x.j = self.column_table.pick(self.bits)
+            self.entries.locate(x)
+        x.q = self.mixing + self.product_share(x.i, x.j)
+        if self.stored > 0.0 and x.entry >= 0:
+            x.q += self.stored_share()
+
+    cdef void observe(self, const Point* x) noexcept nogil:
+        cdef Py_ssize_t n = self.entries.n_rows, column = n + x.j
+        cdef double q_row, q_column, share, square
+        self.batch_size += 1
+        if self.update == SGD:
+            self.batch_norm2 += x.norm2
+            if x.origin == LEARNED:
+                self.hit(x.i, x.norm2)
+                self.hit(column, x.norm2)
+                self.gradient_total += x.norm2
+                self.n_learned += 1.0
+            return
+        # Probability that a draw of this cell came from the product. Weighted by it,
+        # draws of the mixture have the law of the product.
+        share = self.product_share(x.i, x.j) / x.q
+        square = x.norm2 * x.q * x.q
+        q_row = self.probabilities[x.i] * n
+        q_column = self.probabilities[column] * self.entries.n_columns
+        self.learn(x.i, share, square / (q_column * q_column))
+        self.learn(column, share, square / (q_row * q_row))
+        if self.stored > 0.0:
+            self.learn_part(0, share, x.norm2, 1.0 - self.stored)
+            if x.entry >= 0:
+                share = self.stored_share() / x.q
+                self.learn_part(1, share, x.norm2, self.stored)
+
+    cdef void learn_part(
+        self, int part, double share, double norm2, double probability
+    ) noexcept nogil:
+        # A part is seen at each draw, a row once in a while: this is about the same
+        # memory in draws.
+        cdef double weight = self.forgetting / self.probabilities.shape[0] * share
+        self.parts[2 + part] += (1.0 - self.parts[2 + part]) * weight
+        if self.parts[2 + part] > 0.0:
+            weight /= self.parts[2 + part]
+            norm2 *= probability * probability
+            self.parts[part] += weight * (norm2 - self.parts[part])
+
+    cdef void refresh(self) noexcept nogil:
+        cdef double product, stored
+        self.derive()
+        self.row_table.build(&self.probabilities[0])
+        self.column_table.build(&self.probabilities[self.entries.n_rows])
+        self.stored = 0.0
+        if not self.entries.dense and self.entries.columns.shape[0] > 0:
+            self.stored = 0.5
+            if self.parts[2] > 0.0 and self.parts[3] > 0.0:
+                product = sqrt(self.parts[0] + TINY)
+                stored = sqrt(self.parts[1] + TINY)
+                # A part that starves would not renew what it has learned.
+                self.stored = fmin(fmax(stored / (product + stored), 0.05), 0.95)
+
+    def row_probabilities(self):
+        """Return p of the rows."""
+        return np.array(self.probabilities[:self.entries.n_rows])
+
+    def column_probabilities(self):
+        """Return p of the columns."""
+        return np.array(self.probabilities[self.entries.n_rows:])
+
+    def densities(self):
+        """Return q of every cell."""
+        cdef Point x
+        result = np.empty((self.entries.n_rows, self.entries.n_columns))
+        for i in range(self.entries.n_rows):
+            for j in range(self.entries.n_columns):
+                x.i, x.j = i, j
+                self.entries.locate(&x)
+                result[i, j] = self.mixing + self.product_share(i, j)
+                if self.stored > 0 and x.entry >= 0:
+                    result[i, j] += self.stored_share()
+        return result
+
+
+@cython.final
+cdef class TwoWaySampler(LearnedEntrySampler):
+    """A row or a column, then one of its entries: for matrices with missing entries.
+
+    ``Q(i, j) = r_i / |row i| + c_j / |column j|`` in the learned part, r and c summing
+    to one together, mixed with the uniform distribution over the entries.
+    """
+
+    def __init__(
+        self, generator, entries, state, update, mixing, forgetting, eta0, normalize
+    ):
+        super().__init__(
+            generator, entries, state, update, mixing, forgetting, eta0, normalize
+        )
+        size = self.entries.n_rows + self.entries.n_columns
+        self.bounds[1] = size
+        self.n_distributions = 1
+        self.table = GuideTable(size)
+        counts = np.concatenate([entries.row_counts(), entries.column_counts()])
+        self.base = counts / (2 * entries.n_entries)
+        self.density = np.zeros(size)
+        self.refresh()
+
+    cdef void draw(self, Point* x) noexcept nogil:
+        cdef double u = uniform(self.bits)
+        cdef Py_ssize_t k, n = self.entries.n_rows, start
+        if u < self.mixing:
+            x.origin = SAFE
+            self.entries.pick_stored(self.bits, x)
+        else:
+            x.origin = LEARNED
+            k = self.table.pick(self.bits)
+            if k < n:
+                start = self.entries.row_start[k]
+                x.i = k
+                x.entry = start + below(
+                    self.bits, self.entries.row_start[k + 1] - start
+                )
+                x.j = self.entries.columns[x.entry]
+            else:
+                x.origin = COLUMN
+                x.j = k - n
+                start = self.entries.column_start[x.j]
+                x.entry = self.entries.by_column[start + below(
+                    self.bits, self.entries.column_start[x.j + 1] - start
+                )]
+                x.i = self.entries.rows[x.entry]
+        x.q = self.mixing + self.density[x.i] + self.density[n + x.j]
+
+    cdef void observe(self, const Point* x) noexcept nogil:
+        cdef Py_ssize_t k, _way
+        cdef double size
+        self.batch_size += 1
+        if self.update == SGD:
+            self.batch_norm2 += x.norm2
+            if x.origin != SAFE:
+                self.hit(
+                    x.i if x.origin == LEARNED else self.entries.n_rows + x.j, x.norm2
+                )
+                self.gradient_total += x.norm2
+                self.n_learned += 1.0
+            return
+        k = x.i
+        for _way in range(2):
+            # The odds of a draw through k, given the entry: weighted by them, the
+            # draws are uniform over the entries of k.
+            size = self.probabilities[k] / self.base[k]
+            self.learn(k, self.density[k] / x.q, x.norm2 * size * size)
+            k = self.entries.n_rows + x.j
+
+    cdef void refresh(self) noexcept nogil:
+        cdef Py_ssize_t k
+        self.derive()
+        self.table.build(&self.probabilities[0])
+        for k in range(self.table.size):
+            self.density[k] = 0.0
+            if self.base[k] > 0.0:
+                # base is |k| / (2 n_entries).
+                self.density[k] = (
+                    (1.0 - self.mixing) * self.probabilities[k] / (2.0 * self.base[k])
+                )
+
+    def densities(self):
+        """Return q of every cell; of missing ones, zero."""
+        rows = np.asarray(self.entries.rows)
+        columns = np.asarray(self.entries.columns)
+        density = np.asarray(self.density)
+        return scatter(
+            self.entries,
+            self.mixing + density[rows] + density[self.entries.n_rows + columns],
+        )
+
+    def row_probabilities(self):
+        """Return the probability that the learned part draws each row."""
+        return self._marginal(np.asarray(self.entries.rows), self.entries.n_rows)
+
+    def column_probabilities(self):
+        """Return the probability that the learned part draws each column."""
+        return self._marginal(np.asarray(self.entries.columns), self.entries.n_columns)
+
+    def _marginal(self, group, n_groups):
+        rows = np.asarray(self.entries.rows)
+        columns = np.asarray(self.entries.columns)
+        density = np.asarray(self.density)
+        density = density[rows] + density[self.entries.n_rows + columns]
+        result = np.bincount(group, weights=density, minlength=n_groups)
+        return result / result.sum()

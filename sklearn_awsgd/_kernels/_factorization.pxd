@@ -1,0 +1,20 @@
+cimport cython
+
+from sklearn_awsgd._kernels._loop cimport Point, Problem
+
+
+@cython.final
+cdef class FactorizationProblem(Problem):
+    cdef const double[::1] values64, weights
+    cdef const float[::1] values32
+    cdef bint narrow, weighted, proximal
+    cdef int loss
+    cdef double epsilon, alpha, eta0, offset, power, baseline, gain
+    cdef double unstored_weight
+    cdef Py_ssize_t n_components
+    # State that outlives the problem: arrays of the caller, changed in place.
+    cdef double[:, ::1] rows, columns
+    cdef double[::1] row_bias, column_bias, clock
+    cdef double value(self, const Point* x) noexcept nogil
+    cdef double weight_of(self, const Point* x) noexcept nogil
+    cdef double rate(self) noexcept nogil

@@ -1,0 +1,390 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The low-rank model of the entries of a matrix, and the step that moves it.
+
+The prediction of entry (i, j) is ``z = z0 + g (b_i + c_j) + <u_i, v_j>`` and its share
+of the objective is
+
+    f = weight_ij (loss(y_ij, z) + alpha / 2 (||u_i||^2 + ||v_j||^2 + b_i^2 + c_j^2)).
+
+A gradient step on a bilinear model diverges when the rate is large, so the step is the
+exact proximal one: it minimises ``h f(u', v') + ||u' - u||^2 / 2 + ||v' - v||^2 / 2``
+with h = rho / q. The ridge only shrinks u, v and h by 1 + h alpha beforehand. Then
+u' = u - c v' and v' = v - c u' with one unknown number c = h dloss/dz(z'), so that
+
+    u' = (u - c v) / (1 - c^2),    v' = (v - c u) / (1 - c^2),
+    z'(c) = <u', v'> = ((1 + c^2) <u, v> - c N) / (1 - c^2)^2,    N = ||u||^2 + ||v||^2.
+
+z' falls from +infinity to -infinity as c goes from -1 to 1 and the loss is convex, so
+``c = h dloss/dz(z'(c))`` has one root, which lies between 0 and its value for c = 0.
+"""
+
+import numpy as np
+
+cimport cython
+from libc.math cimport copysign, exp, fabs, log1p, pow
+
+from sklearn_awsgd._kernels._rows cimport PREFETCH
+
+cdef enum:
+    SQUARED_ERROR
+    HUBER
+    LOG_LOSS
+    POISSON
+
+LOSSES = {
+    "squared_error": SQUARED_ERROR,
+    "huber": HUBER,
+    "log_loss": LOG_LOSS,
+    "poisson": POISSON,
+}
+
+cdef enum:
+    # Bisection alone would need 50; Newton's method takes 2 to 6.
+    MAX_ROOT_STEPS = 60
+
+# |c| stays below 1: a step lengthens u and v by a million at most.
+cdef double LARGEST_C = 1.0 - 1e-6
+# Relative accuracy of the root before its last step, which squares it.
+cdef double ROOT_TOL = 1e-3
+# Below this |c| the reciprocal of 1 - c^2 has a short product form.
+cdef double SMALL_C = 0.2
+# exp of more would overflow before the root is found.
+cdef double LARGEST_Z = 150.0
+
+
+cdef extern from *:
+    """
+    /* Sums and products in four lanes. Wider registers are used where the processor has
+       them, chosen when the module is loaded; nothing is fused, so the results are the
+       same with any width. */
+    #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) \\
+        && defined(__GLIBC__)
+    #define WIDE __attribute__((target_clones("avx2", "default")))
+    #else
+    #define WIDE
+    #endif
+    #if defined(__GNUC__)
+    typedef double Four __attribute__((vector_size(32), aligned(8), may_alias));
+    #endif
+    /* out <- <u, v>, ||u||^2, ||v||^2. */
+    WIDE static void inner_products(
+        const double* u, const double* v, Py_ssize_t size, double* out
+    ) {
+        double z[4] = {0, 0, 0, 0}, a[4] = {0, 0, 0, 0}, b[4] = {0, 0, 0, 0};
+        Py_ssize_t k = 0, l;
+    #if defined(__GNUC__)
+        Four zs = {0, 0, 0, 0}, as = {0, 0, 0, 0}, bs = {0, 0, 0, 0};
+        for (; k + 3 < size; k += 4) {
+            Four x = *(const Four*)(u + k), y = *(const Four*)(v + k);
+            zs += x * y;
+            as += x * x;
+            bs += y * y;
+        }
+        for (l = 0; l < 4; l++) {
+            z[l] = zs[l];
+            a[l] = as[l];
+            b[l] = bs[l];
+        }
+    #endif
+        for (; k < size; k++) {
+            l = k % 4;
+            z[l] += u[k] * v[k];
+            a[l] += u[k] * u[k];
+            b[l] += v[k] * v[k];
+        }
+        out[0] = (z[0] + z[2]) + (z[1] + z[3]);
+        out[1] = (a[0] + a[2]) + (a[1] + a[3]);
+        out[2] = (b[0] + b[2]) + (b[1] + b[3]);
+    }
+    /* u, v <- a u - b v, a v - b u. */
+    WIDE static void turn(
+        double* u, double* v, Py_ssize_t size, double a, double b
+    ) {
+        Py_ssize_t k = 0;
+    #if defined(__GNUC__)
+        for (; k + 3 < size; k += 4) {
+            Four x = *(Four*)(u + k), y = *(Four*)(v + k);
+            *(Four*)(u + k) = a * x - b * y;
+            *(Four*)(v + k) = a * y - b * x;
+        }
+    #endif
+        for (; k < size; k++) {
+            double x = u[k], y = v[k];
+            u[k] = a * x - b * y;
+            v[k] = a * y - b * x;
+        }
+    }
+    """
+    void inner_products(
+        const double* u, const double* v, Py_ssize_t size, double* out
+    ) noexcept nogil
+    void turn(
+        double* u, double* v, Py_ssize_t size, double a, double b
+    ) noexcept nogil
+
+
+cdef inline double evaluate(
+    int loss, double epsilon, double y, double z, double* first, double* second
+) noexcept nogil:
+    """Return the loss and set its first and second derivative in z."""
+    cdef double e, r = z - y
+    if loss == SQUARED_ERROR:
+        first[0] = r
+        second[0] = 1.0
+        return 0.5 * r * r
+    if loss == HUBER:
+        if fabs(r) <= epsilon:
+            first[0] = r
+            second[0] = 1.0
+            return 0.5 * r * r
+        first[0] = copysign(epsilon, r)
+        second[0] = 0.0
+        return epsilon * (fabs(r) - 0.5 * epsilon)
+    if loss == LOG_LOSS:
+        # log(1 + exp(z)) - y z, with y in [0, 1].
+        e = exp(-fabs(z))
+        first[0] = (1.0 / (1.0 + e) if z > 0.0 else e / (1.0 + e)) - y
+        second[0] = e / ((1.0 + e) * (1.0 + e))
+        return (z if z > 0.0 else 0.0) + log1p(e) - y * z
+    e = exp(min(z, LARGEST_Z))
+    first[0] = e - y
+    second[0] = e
+    return e - y * z
+
+
+cdef inline double proximal_root(
+    int loss, double epsilon, double y, double h, double product, double norm2,
+    double rest, double gain2,
+) noexcept nogil:
+    """Return c with ``c = h dloss/dz(z'(c))``.
+
+    Newton's method inside a bracket that shrinks at each evaluation. `product` is
+    <u, v>, `norm2` is N, `rest` the part of z without <u, v> and `gain2` is g^2: the
+    biases move by -g c each.
+    """
+    cdef double low = 0.0, high, c = 0.0, trial, gap, slope, inverse
+    cdef double c2, first, second, sign, last = 1.0
+    cdef int _step
+    evaluate(loss, epsilon, y, rest + product, &first, &second)
+    if first == 0.0:
+        return 0.0
+    # c has the sign of the derivative; its size is what is searched.
+    sign = copysign(1.0, first)
+    high = min(h * fabs(first), LARGEST_C)
+    c = min(h * fabs(first) / (1.0 + h * second * (norm2 + 2.0 * gain2)), high)
+    for _step in range(MAX_ROOT_STEPS):
+        c2 = c * c
+        inverse = 1.0 / (1.0 - c2)
+        evaluate(
+            loss, epsilon, y,
+            rest - 2.0 * sign * c * gain2
+            + ((1.0 + c2) * product - sign * c * norm2) * inverse * inverse,
+            &first, &second,
+        )
+        gap = c - sign * h * first
+        if gap > 0.0:
+            high = c
+        else:
+            low = c
+        slope = 1.0 + h * second * (
+            2.0 * gain2 + inverse * inverse * inverse * (
+                norm2 * (1.0 + 3.0 * c2) - sign * product * c * (6.0 + 2.0 * c2)
+            )
+        )
+        trial = c - gap / slope
+        if gap > c or not low <= trial <= high or fabs(trial - c) > 0.5 * last:
+            # Bisection where Newton's steps leave the bracket or do not get shorter,
+            # and beyond the minimum of the loss, where they can be far too short.
+            trial = 0.5 * (low + high)
+        elif fabs(trial - c) <= ROOT_TOL * trial * (1.0 - trial):
+            return sign * trial
+        last = fabs(trial - c)
+        c = trial
+    return sign * c
+
+
+cdef inline double squared_root(
+    double y, double h, double product, double norm2, double rest, double gain2
+) noexcept nogil:
+    """Return c of `proximal_root` for the squared error, or 2 when it is not small.
+
+    The same Newton steps, but both reciprocals are refined along with c, so that there
+    is one division and not five in a row.
+    """
+    cdef double residual = rest + product - y
+    cdef double slope = 1.0 / (1.0 + h * (norm2 + 2.0 * gain2))
+    cdef double c = h * residual * slope
+    cdef double c2, inverse, last
+    cdef int _step
+    for _step in range(3):
+        if fabs(c) > SMALL_C:
+            return 2.0
+        c2 = c * c
+        # (1 + x)(1 + x^2)(1 + x^4) is 1 / (1 - x) up to x^8.
+        inverse = (1.0 + c2) * (1.0 + c2 * c2) * (1.0 + c2 * c2 * c2 * c2)
+        # The reciprocal of the slope at c, from that of the point before.
+        slope *= 2.0 - slope * (1.0 + h * (
+            2.0 * gain2 + inverse * inverse * inverse * (
+                norm2 * (1.0 + 3.0 * c2) - product * c * (6.0 + 2.0 * c2)
+            )
+        ))
+        last = c
+        c -= slope * (c - h * (
+            rest - y - 2.0 * c * gain2
+            + ((1.0 + c2) * product - c * norm2) * inverse * inverse
+        ))
+        if fabs(c - last) <= ROOT_TOL * fabs(c):
+            return c
+    return 2.0
+
+
+@cython.final
+cdef class FactorizationProblem(Problem):
+    """Low-rank model of the entries of a matrix.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_stored,), float32 or float64
+        y of the stored entries. A point whose entry is negative has y = 0.
+    weights : ndarray of shape (n_stored,) or None
+        Weights of the stored entries.
+    state : dict of ndarray
+        `rows` of shape (n_rows, n_components), `columns` of shape (n_columns,
+        n_components), `row_bias`, `column_bias` and `clock` (number of steps) of shape
+        (1,); changed in place.
+    loss : {"squared_error", "huber", "log_loss", "poisson"}
+        The loss.
+    epsilon : float
+        Where Huber's loss becomes a line.
+    alpha : float
+        Strength of the ridge.
+    gain : float
+        g; 0 for a model without biases.
+    baseline : float
+        z0.
+    eta0, offset, power : float
+        The rate is ``eta0 / (1 + t / offset)^power`` at step t.
+    proximal : bool
+        Whether steps are proximal; otherwise they go along the gradient, as in the
+        paper, and may diverge.
+    unstored_weight : float
+        Weight of a point whose entry is negative.
+    """
+
+    def __init__(
+        self, values, weights, state, str loss, double epsilon, double alpha,
+        double gain, double baseline, double eta0, double offset, double power,
+        bint proximal=True, double unstored_weight=1.0,
+    ):
+        self.narrow = values.dtype == np.float32
+        if self.narrow:
+            self.values32 = values
+        else:
+            self.values64 = values
+        self.weighted = weights is not None
+        if self.weighted:
+            self.weights = weights
+        self.rows = state["rows"]
+        self.columns = state["columns"]
+        self.n_components = self.rows.shape[1]
+        self.row_bias = state["row_bias"]
+        self.column_bias = state["column_bias"]
+        self.clock = state["clock"]
+        self.loss = LOSSES[loss]
+        self.epsilon = epsilon
+        self.alpha = alpha
+        self.gain = gain
+        self.baseline = baseline
+        self.proximal = proximal
+        self.unstored_weight = unstored_weight
+        self.eta0 = eta0
+        self.offset = offset
+        self.power = power
+
+    cdef double value(self, const Point* x) noexcept nogil:
+        if x.entry < 0:
+            return 0.0
+        return self.values32[x.entry] if self.narrow else self.values64[x.entry]
+
+    cdef double rate(self) noexcept nogil:
+        if self.power == 0.0:
+            return self.eta0
+        if self.power == 1.0:
+            return self.eta0 / (1.0 + self.clock[0] / self.offset)
+        return self.eta0 / pow(1.0 + self.clock[0] / self.offset, self.power)
+
+    cdef double weight_of(self, const Point* x) noexcept nogil:
+        if x.entry < 0:
+            return self.unstored_weight
+        return self.weights[x.entry] if self.weighted else 1.0
+
+    cdef void step(self, Point* x, double weight) noexcept nogil:
+        cdef double* u = &self.rows[x.i, 0]
+        cdef double* v = &self.columns[x.j, 0]
+        cdef double y = self.value(x), entry_weight = self.weight_of(x)
+        cdef double bias = 0.0, bias2 = 0.0, first = 0.0, second = 0.0
+        cdef double product, norm2, h, shrink, c, stretch
+        cdef double sums[3]
+        inner_products(u, v, self.n_components, sums)
+        product, norm2 = sums[0], sums[1] + sums[2]
+        if self.gain > 0.0:
+            bias = self.gain * (self.row_bias[x.i] + self.column_bias[x.j])
+            bias2 = self.row_bias[x.i] ** 2 + self.column_bias[x.j] ** 2
+        x.loss = entry_weight * (
+            evaluate(
+                self.loss, self.epsilon, y, self.baseline + bias + product,
+                &first, &second,
+            ) + 0.5 * self.alpha * (norm2 + bias2)
+        )
+        weight *= entry_weight
+        # ||d||^2 of the loss and the ridge together; the middle term is their product.
+        x.norm2 = weight * weight * (
+            first * first * (norm2 + 2.0 * self.gain * self.gain)
+            + self.alpha * first * (4.0 * product + 2.0 * bias)
+            + self.alpha * self.alpha * (norm2 + bias2)
+        )
+        h = self.rate() * weight
+        self.clock[0] += 1.0
+        if self.proximal:
+            shrink = 1.0 / (1.0 + h * self.alpha)
+            h *= shrink
+            bias *= shrink
+            c = 2.0
+            if self.loss == SQUARED_ERROR:
+                c = squared_root(
+                    y, h, shrink * shrink * product, shrink * shrink * norm2,
+                    self.baseline + bias, self.gain * self.gain,
+                )
+            if c == 2.0:
+                c = proximal_root(
+                    self.loss, self.epsilon, y, h, shrink * shrink * product,
+                    shrink * shrink * norm2, self.baseline + bias,
+                    self.gain * self.gain,
+                )
+            stretch = 1.0 / (1.0 - c * c)
+            turn(u, v, self.n_components, stretch * shrink, stretch * shrink * c)
+        else:
+            shrink = 1.0 - h * self.alpha
+            c = h * first
+            turn(u, v, self.n_components, shrink, c)
+        if self.gain > 0.0:
+            c *= self.gain
+            self.row_bias[x.i] = shrink * self.row_bias[x.i] - c
+            self.column_bias[x.j] = shrink * self.column_bias[x.j] - c
+
+    cdef void prefetch(self, const Point* x) noexcept nogil:
+        cdef Py_ssize_t k
+        cdef const char* u = <const char*> &self.rows[x.i, 0]
+        cdef const char* v = <const char*> &self.columns[x.j, 0]
+        for k in range(0, self.n_components * 8, 64):
+            PREFETCH(u + k)
+            PREFETCH(v + k)
+        if x.entry >= 0:
+            if self.narrow:
+                PREFETCH(&self.values32[x.entry])
+            else:
+                PREFETCH(&self.values64[x.entry])
+
+    def penalty(self):
+        """Return zero: the ridge is part of the loss of each entry."""
+        return 0.0

@@ -1,0 +1,227 @@
+"""Exact solutions for the factors of rows, with the column factors held fixed.
+
+For each row i this minimises, over u,
+
+    sum_j weight_ij (loss(x_ij, offset_j + <u, v_j>) + alpha / 2 ||u||^2)
+
+over its observed entries j. Rows are solved in blocks with batched linear algebra.
+"""
+
+import numpy as np
+from scipy import sparse
+from scipy.special import expit, xlogy
+
+# Numbers in the largest temporary array of a block: 32 MB.
+BLOCK_SIZE = 4_000_000
+# Above this share of observed entries dense products are quicker than sparse ones.
+DENSE_SHARE = 0.05
+MAX_NEWTON_STEPS = 100
+MAX_HALVINGS = 30
+# Relative decrease that is left in a row when it counts as solved: that of Newton's
+# next step is the square of it.
+NEWTON_TOL = 1e-10
+# Keeps systems solvable where alpha is 0 and a row has few entries.
+JITTER = 1e-11
+LARGEST_Z = 150.0
+
+
+def evaluate_loss(loss, epsilon, y, z):
+    """Return loss, first derivative and a curvature, of arrays y and z.
+
+    The curvature is the second derivative; for "huber" that of the smallest parabola
+    above the loss that touches it at z, which is never zero.
+    """
+    if loss == "squared_error":
+        r = z - y
+        return r * r / 2, r, np.ones_like(r)
+    if loss == "huber":
+        r = z - y
+        size = np.abs(r)
+        inside = size <= epsilon
+        value = np.where(inside, r * r / 2, epsilon * (size - epsilon / 2))
+        curvature = np.where(inside, 1.0, epsilon / np.where(inside, 1.0, size))
+        return value, r * curvature, curvature
+    if loss == "log_loss":
+        p = expit(z)
+        return np.logaddexp(0, z) - y * z, p - y, p * expit(-z)
+    rate = np.exp(np.minimum(z, LARGEST_Z))
+    return rate - y * z, rate - y, rate
+
+
+def deviance(loss, epsilon, y, z):
+    """Return the loss, less that of the best z for each y: never negative."""
+    value = evaluate_loss(loss, epsilon, y, z)[0]
+    if loss == "log_loss":
+        value = value + xlogy(y, y) + xlogy(1 - y, 1 - y)
+    elif loss == "poisson":
+        value = value + xlogy(y, y) - y
+    return np.maximum(value, 0)
+
+
+def solve_rows(data, factors, offset, loss, epsilon, alpha):
+    """Return the factors of all rows.
+
+    Parameters
+    ----------
+    data : EntryData
+        The observed entries of the rows.
+    factors : ndarray of shape (n_columns, n_factors)
+        v, the factors of the columns.
+    offset : ndarray of shape (n_columns,)
+        Prediction of each column for u = 0.
+    loss : str
+        The loss.
+    epsilon : float
+        Parameter of "huber".
+    alpha : float
+        Strength of the ridge.
+
+    Returns
+    -------
+    row_factors : ndarray of shape (n_rows, n_factors)
+        The minimisers.
+    """
+    if loss == "squared_error":
+        if data.kind != "missing" and data.weights is None:
+            return _solve_common(data.X, factors, offset, alpha)
+        return _solve_squared(data, factors, offset, alpha)
+    return _solve_newton(data, factors, offset, loss, epsilon, alpha)
+
+
+def _solve_common(X, factors, offset, alpha):
+    """All rows have the same system of equations."""
+    gram = factors.T @ factors
+    _add_ridge(gram[None], np.array([alpha * len(factors)]))
+    return np.linalg.solve(gram, (X @ factors - offset @ factors).T).T
+
+
+def _add_ridge(grams, ridge):
+    """Add a ridge to each matrix of a stack, in place."""
+    diagonal = np.einsum("ikk->ik", grams)
+    trace = diagonal.sum(axis=1)
+    ridge = ridge + JITTER * trace
+    # A row without entries: its factors are zero.
+    diagonal += np.where(ridge > 0, ridge, 1.0)[:, None]
+
+
+def _outer_products(factors):
+    """Return the upper triangles of v v', one row for each column of X."""
+    upper = np.triu_indices(factors.shape[1])
+    return factors[:, upper[0]] * factors[:, upper[1]], upper
+
+
+def _stack(triangles, upper, size):
+    """Return symmetric matrices from their upper triangles."""
+    grams = np.empty((len(triangles), size, size))
+    grams[:, upper[0], upper[1]] = triangles
+    grams[:, upper[1], upper[0]] = triangles
+    return grams
+
+
+def row_blocks(n_rows, width):
+    """Return slices of rows whose arrays of that width are not too large."""
+    step = max(1, BLOCK_SIZE // max(width, 1))
+    return [slice(start, start + step) for start in range(0, n_rows, step)]
+
+
+def _solve_squared(data, factors, offset, alpha):
+    X, size = data.X, factors.shape[1]
+    n_rows, n_columns = X.shape
+    # What every cell of the matrix has, stored or not.
+    background = data.unstored_weight if data.kind == "zeros" else 0.0
+    outer, upper = _outer_products(factors)
+    result = np.empty((n_rows, size))
+    thin = sparse.issparse(X) and X.nnz < DENSE_SHARE * n_rows * n_columns
+    for rows in row_blocks(n_rows, max(size * size, n_columns)):
+        if sparse.issparse(X):
+            block = X[rows]
+            weights = np.ones(block.nnz) if data.weights is None else None
+            if weights is None:
+                weights = data.weights[rows].data
+            o = offset[block.indices]
+            place = block.indices, block.indptr
+            pull = sparse.csr_array(
+                (weights * (block.data - o) + background * o, *place), block.shape
+            )
+            weights = sparse.csr_array((weights - background, *place), block.shape)
+            if not thin:
+                pull, weights = pull.toarray(), weights.toarray()
+        else:
+            weights = _dense_weights(data, rows)
+            pull = weights * (X[rows] - offset)
+        grams = _stack(weights @ outer, upper, size)
+        target = pull @ factors
+        total = np.asarray(weights.sum(axis=1)).ravel()
+        if background:
+            grams += background * (factors.T @ factors)
+            target = target - background * (offset @ factors)
+            total = total + background * n_columns
+        _add_ridge(grams, alpha * total)
+        result[rows] = np.linalg.solve(grams, target[:, :, None])[:, :, 0]
+    return result
+
+
+def _dense_weights(data, rows):
+    """Return the weights of some rows as a dense array, zero where missing."""
+    shape = data.X[rows].shape
+    if not sparse.issparse(data.X):
+        weights = np.ones(shape) if data.weights is None else data.weights[rows]
+        return weights if data.observed is None else weights * data.observed[rows]
+    block = data.X[rows]
+    weights = np.full(shape, data.unstored_weight if data.kind == "zeros" else 0.0)
+    i = np.repeat(np.arange(shape[0]), np.diff(block.indptr))
+    weights[i, block.indices] = 1 if data.weights is None else data.weights[rows].data
+    return weights
+
+
+def dense_block(data, rows):
+    """Return values and weights of some rows as dense arrays."""
+    X = data.X[rows]
+    X = X.toarray() if sparse.issparse(X) else X
+    return X.astype(np.float64, copy=False), _dense_weights(data, rows)
+
+
+def _solve_newton(data, factors, offset, loss, epsilon, alpha):
+    """Newton's method with halved steps, for all rows of a block at once."""
+    n_rows, n_columns = data.X.shape
+    size = factors.shape[1]
+    outer, upper = _outer_products(factors)
+    result = np.zeros((n_rows, size))
+    for rows in row_blocks(n_rows, max(size * size, n_columns)):
+        y_all, weight_all = dense_block(data, rows)
+        solution = np.zeros((len(y_all), size))
+        active = np.arange(len(y_all))
+
+        def objective(u, y, weight, ridge):
+            value, first, curvature = evaluate_loss(
+                loss, epsilon, y, offset + u @ factors.T
+            )
+            value = (weight * value).sum(axis=1) + ridge / 2 * (u * u).sum(axis=1)
+            return value, weight * first, weight * curvature
+
+        for _ in range(MAX_NEWTON_STEPS):
+            if not len(active):
+                break
+            y, weight, u = y_all[active], weight_all[active], solution[active]
+            ridge = alpha * weight.sum(axis=1)
+            value, first, curvature = objective(u, y, weight, ridge)
+            gradient = first @ factors + ridge[:, None] * u
+            grams = _stack(curvature @ outer, upper, size)
+            _add_ridge(grams, ridge)
+            move = np.linalg.solve(grams, gradient[:, :, None])[:, :, 0]
+            expected = (move * gradient).sum(axis=1)
+            length = np.ones(len(active))
+            for _ in range(MAX_HALVINGS):
+                trial = u - length[:, None] * move
+                worse = objective(trial, y, weight, ridge)[0] > value - (
+                    0.01 * length * expected
+                )
+                # Within rounding a solved row looks worse.
+                worse &= expected > NEWTON_TOL * (1e-3 + np.abs(value))
+                if not worse.any():
+                    break
+                length[worse] /= 2
+            solution[active] = u - length[:, None] * move
+            active = active[expected > NEWTON_TOL * (1e-3 + np.abs(value))]
+        result[rows] = solution
+    return result
