@@ -1,0 +1,194 @@
+"""What is known of every row before a round: the control variate.
+
+A round estimates ``A + mean((f - a) / q)``, where a is any guess of f made before the
+round and A its exact integral over the pool. For a row evaluated before, the guess is
+its value: drawing it again adds no noise and costs nothing. For another row it is the
+level of its stratum plus a multiple of the surrogate's score, both fitted to the rows
+evaluated so far.
+"""
+
+import numpy as np
+
+# Large values that a stratum may hide: half a one, the usual allowance for a count of
+# zero, and not more than so many in all strata together. A surrogate has an opinion of
+# its own on where they are.
+UNSEEN_EVENTS = 0.5
+UNSEEN_IN_ALL = 2.0
+UNSEEN_BESIDE_SURROGATE = 0.1
+
+
+class Control:
+    """Values known so far and guesses of the others, with their exact integral.
+
+    Parameters
+    ----------
+    mass : ndarray of shape (n_samples,)
+        P of each row, summing to one.
+    n_values : int
+        Number of integrals.
+    guess_known, guess_unknown : bool
+        Whether rows evaluated before, and the others, have a guess; else it is zero.
+    """
+
+    def __init__(self, mass, n_values, guess_known=True, guess_unknown=True):
+        n_samples = len(mass)
+        self.mass = mass
+        self.guess_known = guess_known
+        self.guess_unknown = guess_unknown
+        self.known = np.zeros(n_samples, dtype=bool)
+        self.values = np.zeros((n_samples, n_values))
+        self.n_unknown = int(np.count_nonzero(mass))
+        self._order = []
+        self._known_sum = np.zeros(n_values)
+        self.set_strata(np.zeros(n_samples, dtype=np.int32), 1)
+
+    def set_strata(self, strata, n_strata, score=None):
+        """Choose the strata and the score that guesses are made of."""
+        self.strata = strata
+        self.score = score
+        self.level = np.zeros((n_strata, self.values.shape[1]))
+        self.slope = np.zeros(self.values.shape[1])
+        self.stratum_mass = np.bincount(strata, self.mass, n_strata)
+        unknown = np.where(self.known, 0.0, self.mass)
+        self._unknown_mass = np.bincount(strata, unknown, n_strata)
+        self._score_squares = None
+        if score is not None:
+            self._unknown_score = unknown @ score
+            squares = np.bincount(strata, self.mass * score**2, n_strata)
+            squares /= np.where(self.stratum_mass > 0, self.stratum_mass, 1)
+            # A score of zero is no promise.
+            self._score_squares = squares + 0.01 * (self.stratum_mass @ squares)
+
+    @property
+    def n_strata(self):
+        """Number of strata."""
+        return len(self._unknown_mass)
+
+    @property
+    def rows(self):
+        """Rows evaluated so far, in the order of their evaluation."""
+        if len(self._order) > 1:
+            self._order = [np.concatenate(self._order)]
+        return self._order[0] if self._order else np.zeros(0, dtype=np.intp)
+
+    def add(self, rows, values):
+        """Take in the values of rows not evaluated before."""
+        mass = self.mass[rows]
+        self.known[rows] = True
+        self.values[rows] = values
+        self.n_unknown -= len(rows)
+        self._order.append(rows)
+        self._known_sum += mass @ values
+        self._unknown_mass -= np.bincount(self.strata[rows], mass, self.n_strata)
+        if self.score is not None:
+            self._unknown_score -= mass @ self.score[rows]
+
+    def model(self, rows):
+        """Return the guess of rows as if none of them had been evaluated."""
+        guess = self.level[self.strata[rows]]
+        if self.score is not None:
+            guess += self.slope * self.score[rows, None]
+        return guess
+
+    def guess(self, rows):
+        """Return a of rows."""
+        if not self.guess_known:
+            return self.model(rows)
+        return np.where(self.known[rows, None], self.values[rows], self.model(rows))
+
+    def total(self):
+        """Return A, the integral of a."""
+        if not self.guess_known:
+            return np.zeros(self.values.shape[1])
+        total = self._known_sum + self._unknown_mass @ self.level
+        if self.score is not None:
+            total = total + self._unknown_score * self.slope
+        return total
+
+    def exact(self):
+        """Return the integral of f, once all rows are known."""
+        return self.mass @ self.values
+
+    def expected_squares(self):
+        """Return the relative size of squared values to expect before any is known."""
+        if self._score_squares is not None:
+            return self._score_squares
+        # Between sampling strata as they come and sampling all of them alike.
+        return 1 / np.where(self.stratum_mass > 0, self.stratum_mass, 1)
+
+    def learn(self, direction):
+        """Fit the guesses to what is known.
+
+        Parameters
+        ----------
+        direction : ndarray of shape (n_values,)
+            Combination of the integrals whose residuals matter.
+
+        Returns
+        -------
+        squares : ndarray of shape (n_strata,)
+            Mean squared residual of each stratum; zero where nothing is left to learn.
+        counts : ndarray of shape (n_strata,)
+            Rows it was learned from.
+        """
+        rows, n_strata = self.rows, self.n_strata
+        strata = self.strata[rows]
+        counts = np.bincount(strata, minlength=n_strata).astype(float)
+        lost = 0.0
+        if self.guess_unknown:
+            self._fit(rows, strata, counts)
+            lost = np.minimum(counts, 1.0)
+        residual = (self.values[rows] - self.model(rows)) @ direction
+        squares = np.bincount(strata, residual**2, n_strata)
+        self._expect_events(rows, direction, squares, counts)
+        size = direction @ self.event_second @ direction
+        squares = (squares + size * self.events) / (counts - lost + 1)
+        return np.where(self.events > 0, squares, 0.0), counts
+
+    def _expect_events(self, rows, direction, squares, counts):
+        """Guess what one more row of each stratum might bring.
+
+        An event is a row that the integral is made of: a row drawn with a probability
+        proportional to its squared value. `event_second` and `event_third` are the
+        moments of its values, `events` its probability in one more row.
+        """
+        values = self.values[rows]
+        chance = (values @ direction) ** 2
+        total = chance.sum()
+        chance = chance / total if total > 0 else chance
+        weighted = chance[:, None] * values
+        pairs = values[:, :, None] * values[:, None, :]
+        self.event_second = weighted.T @ values
+        self.event_third = np.tensordot(weighted, pairs, axes=(0, 0))
+        scored = self._score_squares is not None
+        in_all = UNSEEN_BESIDE_SURROGATE if scored else UNSEEN_IN_ALL
+        events = np.full(self.n_strata, min(UNSEEN_EVENTS, in_all / self.n_strata))
+        size = direction @ self.event_second @ direction
+        if scored and size > 0:
+            # Also as many as the scores say.
+            seen = counts > 0
+            scale = self.stratum_mass[seen] @ (squares[seen] / counts[seen])
+            scale /= self.stratum_mass[seen] @ self._score_squares[seen]
+            events += self._score_squares * (scale / size)
+        # Rounding leaves a trace of mass where every row is known.
+        events[self._unknown_mass <= 1e-12 * self.stratum_mass] = 0.0
+        self.events = events
+
+    def _fit(self, rows, strata, counts):
+        """Fit slope and levels by least squares inside strata."""
+
+        def stratum_means(x, n_rows):
+            total = np.stack([np.bincount(strata, c, self.n_strata) for c in x.T], 1)
+            return total / n_rows[:, None]
+
+        values = self.values[rows]
+        if self.score is not None:
+            score = self.score[rows, None]
+            seen = np.maximum(counts, 1)
+            x = score - stratum_means(score, seen)[strata]
+            total = (x * x).sum()
+            y = values - stratum_means(values, seen)[strata]
+            self.slope = (x * y).sum(axis=0) / total if total > 0 else 0 * y[0]
+            values = values - self.slope * score
+        # Shrunken as if by one more row of value zero.
+        self.level = stratum_means(values, counts + 1)
