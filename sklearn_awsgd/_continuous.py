@@ -87,6 +87,8 @@ class GaussianFamily:
         # Quartiles, since P may have no moments.
         low, middle, high = np.quantile(pilot, [0.25, 0.5, 0.75], axis=0)
         spread = np.maximum((high - low) / 1.35, 1e-12 * (1 + np.abs(middle)))
+        # Wider than P: the integrand may live in a tail that P hardly visits.
+        spread = spread * (1 + 2 / np.sqrt(pilot.shape[1]))
         self._prior = np.diag(spread**2)
         k = setting.n_components
         self._weights = np.full(k, 1 / k)

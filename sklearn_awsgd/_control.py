@@ -14,7 +14,7 @@ import numpy as np
 # its own on where they are.
 UNSEEN_EVENTS = 0.5
 UNSEEN_IN_ALL = 2.0
-UNSEEN_BESIDE_SURROGATE = 0.1
+UNSEEN_BESIDE_SURROGATE = 0.05
 
 
 class Control:

@@ -131,6 +131,8 @@ class StrataFamily:
 
     def __setstate__(self, state):
         vars(self).update(state)
+        # Kernels write to these, and a memory map may be read-only.
+        self._state = {name: array.copy() for name, array in self._state.items()}
         self._table = RowTable(self._mass, np.zeros(self._n_samples))
         self._make_layout()
         self._make_kernel()

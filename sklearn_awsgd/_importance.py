@@ -27,7 +27,7 @@ from sklearn_awsgd._integrands import (
     row_indexable,
     surrogate_score,
 )
-from sklearn_awsgd._integration import TRUSTED_SAMPLE_SIZE
+from sklearn_awsgd._integration import LEAST_SAMPLE_SIZE
 from sklearn_awsgd._integrator import HISTORY_COLUMNS, Integrator
 from sklearn_awsgd._report import Summary
 from sklearn_awsgd._spaces import DistributionSpace, FiniteSpace
@@ -116,7 +116,7 @@ default=None
         Its standard error; 0 when every row has been evaluated.
     confidence_interval_ : tuple of two floats
         Interval that covers the truth with probability `confidence`. When the effective
-        sample size is below 100, all that is known: the range of the loss.
+        sample size is below 25, all that is known: the range of the loss.
     status_ : {"exact", "tolerance", "budget"}
         Why sampling ended.
     n_evaluations_ : int
@@ -355,6 +355,7 @@ default=None
         n = n_rows(X)
         check_consistent_length(X, y, strata)
         weights = check_weights(sample_weight, n)
+        y = y if y is None or hasattr(y, "iloc") else np.asarray(y)
         integrand = Integrand(self.estimator, self.loss, X, y)
         equal = np.full(n, 1 / n)
         mass = equal if weights is None else weights / weights.sum()
@@ -540,7 +541,7 @@ default=None
                 self._weight = weight
                 self._assign(integrator, status)
         ess = self.effective_sample_size_
-        if status != "exact" and ess < TRUSTED_SAMPLE_SIZE:
+        if status != "exact" and ess < LEAST_SAMPLE_SIZE:
             warnings.warn(
                 f"The effective sample size is {ess:.3g}, too small for an interval to "
                 "be trusted; raise max_evaluations, call partial_fit(), or give a "

@@ -10,8 +10,10 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-# An interval is trusted, and a run may stop early, from this many effective draws.
-TRUSTED_SAMPLE_SIZE = 100
+# An interval is given from this many effective draws, and a run may stop early from
+# that many.
+LEAST_SAMPLE_SIZE = 25
+STOPPING_SAMPLE_SIZE = 100
 # Rounds shorter than this have no third moment.
 SHORTEST_ROUND = 3
 
@@ -306,7 +308,7 @@ class Estimate:
         if self.exact:
             value = target.value(self.mean)
             return value, value
-        if self.effective_sample_size(target) < TRUSTED_SAMPLE_SIZE:
+        if self.effective_sample_size(target) < LEAST_SAMPLE_SIZE:
             return least, most
         ends = [
             target.interval(self.mean, second, third, confidence)

@@ -6,7 +6,7 @@ import numpy as np
 
 from sklearn_awsgd._integration import (
     SHORTEST_ROUND,
-    TRUSTED_SAMPLE_SIZE,
+    STOPPING_SAMPLE_SIZE,
     Combination,
     Estimate,
 )
@@ -167,7 +167,7 @@ class Integrator:
 
     def _is_narrow(self, rtol, confidence):
         estimate = self.estimate()
-        if estimate.effective_sample_size(self.target) < TRUSTED_SAMPLE_SIZE:
+        if estimate.effective_sample_size(self.target) < STOPPING_SAMPLE_SIZE:
             return False
         low, high = estimate.interval(self.target, confidence)
         value = self.target.value(estimate.mean)
