@@ -157,9 +157,9 @@ class Control:
         total = chance.sum()
         chance = chance / total if total > 0 else chance
         weighted = chance[:, None] * values
-        pairs = values[:, :, None] * values[:, None, :]
         self.event_second = weighted.T @ values
-        self.event_third = np.tensordot(weighted, pairs, axes=(0, 0))
+        pairs = (weighted[:, :, None] * values[:, None, :]).reshape(len(rows), -1)
+        self.event_third = (values.T @ pairs).reshape((values.shape[1],) * 3)
         scored = self._score_squares is not None
         in_all = UNSEEN_BESIDE_SURROGATE if scored else UNSEEN_IN_ALL
         events = np.full(self.n_strata, min(UNSEEN_EVENTS, in_all / self.n_strata))

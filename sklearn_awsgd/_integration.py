@@ -153,7 +153,8 @@ class Combination:
 
     Round k of B_k draws has the weight ``B_k sqrt(T_k)``, T_k draws having been made by
     its end: later rounds come from a better sampler and count more. The weights do not
-    depend on the values, so the average stays unbiased.
+    depend on the values, so the average stays unbiased. Weights by estimated variances
+    would not do: rounds that happen to be low also look precise.
 
     Parameters
     ----------
@@ -164,12 +165,13 @@ class Combination:
     def __init__(self, n_values):
         self.n_draws = 0
         self._weight = 0.0
+        self._trust = 1.0
         self._sums = [np.zeros((n_values,) * order) for order in (1, 2, 3)]
         # Of the draws' deviations along the direction of interest: sum of sizes, sum of
         # squares, largest size.
         self._sizes = np.zeros(3)
 
-    def add(self, values, direction):
+    def add(self, values, direction, trust=1.0):
         """Take in a round.
 
         Parameters
@@ -178,10 +180,13 @@ class Combination:
             Each row has the expectation of interest.
         direction : ndarray of shape (n_values,)
             Gradient of the target, as known before the round.
+        trust : float, default=1.0
+            Factor of the weight, as known before the round.
         """
         n = len(values)
         self.n_draws += n
-        weight = n * np.sqrt(self.n_draws)
+        self._trust = trust
+        weight = n * np.sqrt(self.n_draws) * trust
         mean = values.mean(axis=0)
         deviation = values - mean
         # Unbiased moments of the round's mean, not of one draw.
@@ -215,7 +220,7 @@ class Combination:
         sizes = self._sizes / self._weight ** np.array([1, 2, 1])
         wide = moments
         if events is not None:
-            share = leverage * np.sqrt(self.n_draws) / self._weight
+            share = leverage * np.sqrt(self.n_draws) * self._trust / self._weight
             wide = [
                 moments[0] + (events @ share**2) * second,
                 moments[1] + (events @ share**3) * third,

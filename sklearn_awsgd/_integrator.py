@@ -13,10 +13,12 @@ from sklearn_awsgd._integration import (
 
 # Rounds of batch_size="auto": the first, growth by a share of all draws, the longest.
 FIRST_ROUND = 100
-ROUND_GROWTH = 0.25
+ROUND_GROWTH = 0.15
 LONGEST_ROUND = 10_000
-# The family learns afresh, and stopping is considered, at this growth of the draws.
-REFIT_GROWTH = 1.2
+# Growth of the draws at which stopping is considered, and at which the family learns
+# afresh; in between it learns from each round.
+CHECK_GROWTH = 1.1
+REFIT_GROWTH = 1.3
 # The run ends when less than this share of the budget is left.
 BUDGET_LEFT = 0.01
 # Rounds in a row that bring nothing new, before a run is ended.
@@ -55,7 +57,7 @@ class Integrator:
         self.direction = target.direction(np.zeros(target.n_values))
         self.history = []
         self.pending = None
-        self._refit_at = 0
+        self._check_at = self._refit_at = 0
         self._seconds = 0.0
         # Of one uniform draw along the direction: sums of 1/q, f/q and f^2/q.
         self._uniform = np.zeros(3)
@@ -114,6 +116,8 @@ class Integrator:
             if self.n_draws >= self._refit_at:
                 self._refit_at = REFIT_GROWTH * self.n_draws
                 self.space.refit(self.direction)
+            if self.n_draws >= self._check_at:
+                self._check_at = CHECK_GROWTH * self.n_draws
                 self._record()
                 report(self)
                 if rtol is not None and self._is_narrow(rtol, confidence):
@@ -132,11 +136,16 @@ class Integrator:
         if self.pending is None:
             self.pending = self.space.family.draw_points(size)
         points = self.pending
+        known = self.space.known_share
         values, guess, total = self.space.evaluate(points)
         self.pending = None
         # The only place where the unbiasing factor 1/q is formed.
         weight = 1 / points["q"]
-        self.combination.add(total + (values - guess) * weight[:, None], self.direction)
+        # Draws of known points are without error, so that the variance of a round
+        # falls with their share; the weight of a round makes use of it.
+        self.combination.add(
+            total + (values - guess) * weight[:, None], self.direction, 1 / (1 - known)
+        )
         self.space.observe(points, values, self.direction)
         along = values @ self.direction
         self._uniform += weight.sum(), along @ weight, along**2 @ weight
