@@ -87,7 +87,10 @@ def load(name, data):
 def label_loss(model, X, y):
     """Return log-loss, zero-one loss and the probability of error of every row."""
     p = model.predict_proba(X)[np.arange(len(y)), y]
-    return {"log_loss": -np.log(np.clip(p, 1e-15, 1)), "zero_one": 1.0 * (p < 0.5)}, 1 - p
+    return {
+        "log_loss": -np.log(np.clip(p, 1e-15, 1)),
+        "zero_one": 1.0 * (p < 0.5),
+    }, 1 - p
 
 
 def pools(data, names):
@@ -385,7 +388,7 @@ def evaluations(data, n_runs, with_learned):
             row["ours_uniform"] = count(n_runs, "uniform")
             row["ours_label"] = count(n_runs)
             row["ours_surrogate"] = count(n_runs, surrogate=pool["scores"][loss])
-            row["vegas"] = vegas_evaluations(f, 10)
+            row["vegas"] = vegas_evaluations(f, 5)
             if with_learned and loss == "log_loss":
                 fits = [
                     run(
@@ -397,7 +400,7 @@ def evaluations(data, n_runs, with_learned):
                         max_evaluations=min(n, 40_000),
                         rtol=None,
                     )
-                    for seed in range(4)
+                    for seed in range(3)
                 ]
                 row["ours_learned"] = evaluations_for(truth, fits)
             rows.append(row)
@@ -444,7 +447,9 @@ def overhead(n_repeats, n=1_000_000):
 
 def print_row(row):
     """Print a row of results."""
-    text = (f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in row.items())
+    text = (
+        f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in row.items()
+    )
     print("  ".join(text), flush=True)
 
 
@@ -459,10 +464,10 @@ def main():
     sections = {
         "figure3": lambda: figure3(10 if quick else 100),
         "overhead": lambda: overhead(1 if quick else 5),
-        "evaluations": lambda: evaluations(
-            options.data, 5 if quick else 20, with_learned=not quick
-        ),
         "coverage": lambda: coverage(options.data, 40 if quick else 1000),
+        "evaluations": lambda: evaluations(
+            options.data, 4 if quick else 10, with_learned=not quick
+        ),
     }
     results = {}
     if RESULTS.exists() and not quick:

@@ -80,7 +80,9 @@ class GaussianFamily:
         self._random = np.random.Generator(generator)
         self._distribution = distribution
         self._setting = setting
-        pilot = self._from_distribution(N_PILOT)
+        pilot = np.asarray(
+            distribution.rvs(size=N_PILOT, random_state=self._random), dtype=float
+        )
         self.is_flat = pilot.ndim == 1
         pilot = pilot.reshape(N_PILOT, -1)
         self._dtype = np.dtype([*POINT.descr, ("x", np.float64, (pilot.shape[1],))])
@@ -96,13 +98,6 @@ class GaussianFamily:
         self._covariances = np.repeat(self._prior[None], k, axis=0)
         self._scale = None
         self._seen = []
-
-    def _from_distribution(self, n):
-        x = np.asarray(
-            self._distribution.rvs(size=n, random_state=self._random), dtype=float
-        )
-        # Some distributions drop the axis of a single draw.
-        return x.reshape(n, -1) if n == 1 and x.ndim > 1 else x.reshape(n, *x.shape[1:])
 
     def arguments(self, points):
         """Return the drawn locations in the shape in which P draws them."""
@@ -146,7 +141,9 @@ class GaussianFamily:
         safe = self._random.random(n_points) < self._setting.mixing
         n_safe = int(safe.sum())
         if n_safe:
-            points["x"][safe] = self._from_distribution(n_safe).reshape(n_safe, -1)
+            x = self._distribution.rvs(size=n_safe, random_state=self._random)
+            # Some distributions drop the axis of a single draw.
+            points["x"][safe] = np.reshape(x, (n_safe, -1))
         points["q"] = self.densities(points["x"])
         return points
 
@@ -176,7 +173,9 @@ class GaussianFamily:
                 r = responsibility[:, k]
                 self._means[k] += eta * sd * np.clip(r @ z, -1 / eta, 1 / eta)
                 growth = eta * (r @ (z**2 - 1)) / 2
-                self._covariances[k] = np.diag((sd * np.exp(np.clip(growth, -1, 1))) ** 2)
+                self._covariances[k] = np.diag(
+                    (sd * np.exp(np.clip(growth, -1, 1))) ** 2
+                )
             move = responsibility.sum(axis=0) - weight.sum() * self._weights
             weights = self._weights * np.exp(np.clip(eta * move, -1, 1))
             self._weights = weights / weights.sum()

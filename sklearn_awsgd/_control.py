@@ -38,7 +38,7 @@ class Control:
         self.known = np.zeros(n_samples, dtype=bool)
         self.values = np.zeros((n_samples, n_values))
         self.n_unknown = int(np.count_nonzero(mass))
-        self._order = []
+        self._evaluated = Columns()
         self._known_sum = np.zeros(n_values)
         self.set_strata(np.zeros(n_samples, dtype=np.int32), 1)
 
@@ -52,7 +52,10 @@ class Control:
         unknown = np.where(self.known, 0.0, self.mass)
         self._unknown_mass = np.bincount(strata, unknown, n_strata)
         self._score_squares = None
+        rows = self._evaluated.get("rows", np.intp)
+        self._evaluated.replace("strata", strata[rows])
         if score is not None:
+            self._evaluated.replace("score", score[rows])
             self._unknown_score = unknown @ score
             squares = np.bincount(strata, self.mass * score**2, n_strata)
             squares /= np.where(self.stratum_mass > 0, self.stratum_mass, 1)
@@ -64,24 +67,27 @@ class Control:
         """Number of strata."""
         return len(self._unknown_mass)
 
-    @property
-    def rows(self):
-        """Rows evaluated so far, in the order of their evaluation."""
-        if len(self._order) > 1:
-            self._order = [np.concatenate(self._order)]
-        return self._order[0] if self._order else np.zeros(0, dtype=np.intp)
-
     def add(self, rows, values):
         """Take in the values of rows not evaluated before."""
-        mass = self.mass[rows]
+        mass, strata = self.mass[rows], self.strata[rows]
         self.known[rows] = True
         self.values[rows] = values
         self.n_unknown -= len(rows)
-        self._order.append(rows)
         self._known_sum += mass @ values
-        self._unknown_mass -= np.bincount(self.strata[rows], mass, self.n_strata)
+        self._unknown_mass -= np.bincount(strata, mass, self.n_strata)
+        self._evaluated.append("rows", rows)
+        self._evaluated.append("values", values)
+        self._evaluated.append("strata", strata)
         if self.score is not None:
-            self._unknown_score -= mass @ self.score[rows]
+            score = self.score[rows]
+            self._unknown_score -= mass @ score
+            self._evaluated.append("score", score)
+
+    def evaluated(self):
+        """Return the rows evaluated so far, in that order, and their values."""
+        n_values = self.values.shape[1]
+        rows = self._evaluated.get("rows", np.intp)
+        return rows, self._evaluated.get("values").reshape(-1, n_values)
 
     def model(self, rows):
         """Return the guess of rows as if none of them had been evaluated."""
@@ -90,11 +96,11 @@ class Control:
             guess += self.slope * self.score[rows, None]
         return guess
 
-    def guess(self, rows):
-        """Return a of rows."""
+    def guess(self, rows, model):
+        """Return a of rows, given what :meth:`model` says of them."""
         if not self.guess_known:
-            return self.model(rows)
-        return np.where(self.known[rows, None], self.values[rows], self.model(rows))
+            return model
+        return np.where(self.known[rows, None], self.values[rows], model)
 
     def total(self):
         """Return A, the integral of a."""
@@ -131,34 +137,34 @@ class Control:
         counts : ndarray of shape (n_strata,)
             Rows it was learned from.
         """
-        rows, n_strata = self.rows, self.n_strata
-        strata = self.strata[rows]
+        n_strata = self.n_strata
+        _, values = self.evaluated()
+        strata = self._evaluated.get("strata", np.int32)
         counts = np.bincount(strata, minlength=n_strata).astype(float)
-        lost = 0.0
+        guess, lost = 0.0, 0.0
         if self.guess_unknown:
-            self._fit(rows, strata, counts)
+            guess = self._fit(values, strata, counts)
             lost = np.minimum(counts, 1.0)
-        residual = (self.values[rows] - self.model(rows)) @ direction
+        residual = (values - guess) @ direction
         squares = np.bincount(strata, residual**2, n_strata)
-        self._expect_events(rows, direction, squares, counts)
+        self._expect_events(values, direction, squares, counts)
         size = direction @ self.event_second @ direction
         squares = (squares + size * self.events) / (counts - lost + 1)
         return np.where(self.events > 0, squares, 0.0), counts
 
-    def _expect_events(self, rows, direction, squares, counts):
+    def _expect_events(self, values, direction, squares, counts):
         """Guess what one more row of each stratum might bring.
 
         An event is a row that the integral is made of: a row drawn with a probability
         proportional to its squared value. `event_second` and `event_third` are the
         moments of its values, `events` its probability in one more row.
         """
-        values = self.values[rows]
         chance = (values @ direction) ** 2
         total = chance.sum()
         chance = chance / total if total > 0 else chance
         weighted = chance[:, None] * values
         self.event_second = weighted.T @ values
-        pairs = (weighted[:, :, None] * values[:, None, :]).reshape(len(rows), -1)
+        pairs = (weighted[:, :, None] * values[:, None, :]).reshape(len(values), -1)
         self.event_third = (values.T @ pairs).reshape((values.shape[1],) * 3)
         scored = self._score_squares is not None
         in_all = UNSEEN_BESIDE_SURROGATE if scored else UNSEEN_IN_ALL
@@ -170,25 +176,53 @@ class Control:
             scale = self.stratum_mass[seen] @ (squares[seen] / counts[seen])
             scale /= self.stratum_mass[seen] @ self._score_squares[seen]
             events += self._score_squares * (scale / size)
-        # Rounding leaves a trace of mass where every row is known.
-        events[self._unknown_mass <= 1e-12 * self.stratum_mass] = 0.0
+        if self.guess_known:
+            # Rounding leaves a trace of mass where every row is known.
+            events[self._unknown_mass <= 1e-12 * self.stratum_mass] = 0.0
         self.events = events
 
-    def _fit(self, rows, strata, counts):
-        """Fit slope and levels by least squares inside strata."""
+    def _fit(self, values, strata, counts):
+        """Fit slope and levels by least squares inside strata; return the guesses."""
 
         def stratum_means(x, n_rows):
             total = np.stack([np.bincount(strata, c, self.n_strata) for c in x.T], 1)
             return total / n_rows[:, None]
 
-        values = self.values[rows]
+        trend = 0.0
         if self.score is not None:
-            score = self.score[rows, None]
+            score = self._evaluated.get("score")[:, None]
             seen = np.maximum(counts, 1)
             x = score - stratum_means(score, seen)[strata]
             total = (x * x).sum()
             y = values - stratum_means(values, seen)[strata]
             self.slope = (x * y).sum(axis=0) / total if total > 0 else 0 * y[0]
-            values = values - self.slope * score
+            trend = self.slope * score
         # Shrunken as if by one more row of value zero.
-        self.level = stratum_means(values, counts + 1)
+        self.level = stratum_means(values - trend, counts + 1)
+        return self.level[strata] + trend
+
+
+class Columns:
+    """Arrays that grow at their ends, in the order of evaluation.
+
+    The rows of a pool lie anywhere in memory; what is learned from all of them again
+    and again is faster to read from here.
+    """
+
+    def __init__(self):
+        self._parts = {}
+
+    def append(self, name, array):
+        """Add to the end of a column."""
+        self._parts.setdefault(name, []).append(array)
+
+    def replace(self, name, array):
+        """Set a whole column."""
+        self._parts[name] = [array]
+
+    def get(self, name, dtype=np.float64):
+        """Return a whole column."""
+        parts = self._parts.get(name, [])
+        if len(parts) > 1:
+            self._parts[name] = parts = [np.concatenate(parts)]
+        return parts[0] if parts else np.zeros(0, dtype=dtype)

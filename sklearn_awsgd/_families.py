@@ -1,8 +1,8 @@
 """Families of sampling distributions over a finite pool.
 
 A family draws points and learns from them through the batch door of the package,
-``draw_points`` and ``observe_points``; ``refit`` starts it afresh from all that is known,
-now and then. A family knows nothing of integrands.
+``draw_points`` and ``observe_points``; ``refit`` starts it afresh from all that is
+known, now and then. A family knows nothing of integrands.
 """
 
 import numpy as np
@@ -225,7 +225,8 @@ class RowColumnFamily:
     """Entries (i, j) of a matrix: rows and columns drawn independently.
 
     ``q(i, j) = (1 - mixing) n m p_i r_j + mixing``. The second moment of a draw is the
-    mean over entries of ``f_ij^2 / q(i, j)``; without the mixture it is least over p for
+    mean of ``f_ij^2 / q(i, j)`` over entries; without the mixture it is least over p
+    for
 
         p_i ~ sqrt(mean over row i of f_ij^2 / r_j)
 

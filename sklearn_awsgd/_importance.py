@@ -2,47 +2,22 @@
 
 import copy
 import warnings
-from numbers import Integral
 
 import numpy as np
-from scipy import sparse
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
-from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
-from sklearn_awsgd._continuous import GaussianFamily, GaussianSampler
-from sklearn_awsgd._control import Control
-from sklearn_awsgd._families import (
-    NormFamily,
-    RowColumnFamily,
-    StrataFamily,
-    score_bins,
-)
-from sklearn_awsgd._integrands import (
-    Integrand,
-    is_distribution,
-    n_rows,
-    row_indexable,
-    surrogate_score,
-)
+from sklearn_awsgd._continuous import GaussianSampler
 from sklearn_awsgd._integration import LEAST_SAMPLE_SIZE
 from sklearn_awsgd._integrator import HISTORY_COLUMNS, Integrator
 from sklearn_awsgd._report import Summary
-from sklearn_awsgd._spaces import DistributionSpace, FiniteSpace
-from sklearn_awsgd._validation import (
-    check_number,
-    check_option,
-    check_rows,
-    check_weights,
-    unchanged_on_failure,
-)
+from sklearn_awsgd._setup import make_space
+from sklearn_awsgd._validation import check_number, check_option, unchanged_on_failure
 from sklearn_awsgd.samplers import StrataSampler
 
 SAMPLERS = ("auto", "uniform", "label", "strata", "norm", "row_column", "gaussian")
-# A target with more values than this is a number, not a label.
-MAX_LABELS = 100
 
 
 class MinVarianceImportanceEstimator(BaseEstimator):
@@ -117,8 +92,8 @@ default=None
     confidence_interval_ : tuple of two floats
         Interval that covers the truth with probability `confidence`. When the effective
         sample size is below 25, all that is known: the range of the loss.
-    status_ : {"exact", "tolerance", "budget"}
-        Why sampling ended.
+    status_ : {"exact", "tolerance", "budget", "interrupted"}
+        Why sampling ended; "interrupted" after an error of the loss.
     n_evaluations_ : int
         Number of distinct rows evaluated; each is evaluated once. (One of them is
         evaluated again, to check that the loss is a function.)
@@ -241,11 +216,12 @@ default=None
             self._check_params()
             seed = check_random_state(self.random_state).randint(2**31 - 1)
             generator = np.random.PCG64(seed)
-            space, weight = self._make_space(
-                X, y, sample_weight, strata, generator, reset=True
+            space, weight = make_space(
+                self, X, y, sample_weight, strata, generator, reset=True
             )
-        integrator = Integrator(space, space.integrand.target)
-        return self._advance(integrator, generator, weight)
+            integrator = Integrator(space, space.integrand.target)
+            status, failure = self._run(integrator)
+        return self._keep(integrator, generator, weight, status, failure)
 
     def partial_fit(self, X=None, y=None, sample_weight=None, strata=None):
         """Go on drawing, from the same rows or with more rows of a stream.
@@ -269,19 +245,24 @@ default=None
                     "was none yet; call fit(X, y) first."
                 )
             self._check_params()
-            return self._advance(self._integrator, self._generator, self._weight)
+            status, failure = self._run(self._integrator)
+            return self._keep(
+                self._integrator, self._generator, self._weight, status, failure
+            )
         if not started:
             return self.fit(X, y, sample_weight, strata)
         with unchanged_on_failure(self):
             self._check_params()
             generator = copy.deepcopy(self._generator)
-            space, weight = self._make_space(
-                X, y, sample_weight, strata, generator, reset=False
+            space, weight = make_space(
+                self, X, y, sample_weight, strata, generator, reset=False
             )
-        total = self._weight + weight
-        past = (self._integrator.estimate(), self._weight / total)
-        integrator = Integrator(space, space.integrand.target, past)
-        return self._advance(integrator, generator, total)
+            total = self._weight + weight
+            integrator = Integrator(
+                space, space.integrand.target, self._integrator, weight / total
+            )
+            status, failure = self._run(integrator)
+        return self._keep(integrator, generator, total, status, failure)
 
     def sample(self, n_samples=1):
         """Draw rows from the learned distribution.
@@ -340,184 +321,11 @@ default=None
         if self.batch_size != "auto":
             check_number("batch_size", self.batch_size, low=3, integer=True)
 
-    def _make_space(self, X, y, sample_weight, strata, generator, *, reset):
-        """Return what is integrated over, and its total weight."""
-        if is_distribution(X):
-            return self._make_distribution(X, y, sample_weight, strata, generator), 1.0
-        if self.sampler == "gaussian" or isinstance(self.sampler, GaussianSampler):
-            raise TypeError(
-                "A Gaussian sampler needs X to be a frozen continuous distribution of "
-                f"scipy.stats, got {type(X).__name__}; for rows use sampler='auto'."
-            )
-        X = self._check_X(X, reset=reset)
-        if self.sampler == "row_column":
-            return self._make_entries(X, y, sample_weight, strata, generator)
-        n = n_rows(X)
-        check_consistent_length(X, y, strata)
-        weights = check_weights(sample_weight, n)
-        y = y if y is None or hasattr(y, "iloc") else np.asarray(y)
-        integrand = Integrand(self.estimator, self.loss, X, y)
-        equal = np.full(n, 1 / n)
-        mass = equal if weights is None else weights / weights.sum()
-        uneven = None if weights is None else mass
-        labels, n_labels = self._labels(y, strata, n)
-        control = Control(
-            mass,
-            integrand.target.n_values,
-            guess_known=self.control_variate,
-            guess_unknown=self.control_variate and self.sampler != "norm",
-        )
-        if self.sampler == "norm":
-            family = NormFamily(generator, uneven, check_rows(X)[1])
-            return FiniteSpace(integrand, mass, family, control), self._total(
-                sample_weight, n
-            )
-        setting = StrataSampler()
-        if isinstance(self.sampler, StrataSampler):
-            setting = clone(self.sampler)
-        family = StrataFamily(generator, uneven, n, setting)
-        space = FiniteSpace(integrand, mass, family, control)
-        score = None
-        given, n_strata = labels.astype(np.int32), n_labels
-        if isinstance(self.surrogate, str):
-            features = self._features(X, labels)
-            seed = int(generator.random_raw() % 2**31)
-            space.learn_surrogate(features, labels, n_labels, seed)
-        elif self.surrogate is not None:
-            score = surrogate_score(self.surrogate, integrand, X, y, n)
-            given, n_strata = score_bins(score, mass, labels, n_labels)
-        family.set_strata(given, n_strata)
-        control.set_strata(given, n_strata, score)
-        if n_strata > 1:
-            family.refit(control.expected_squares(), np.zeros(n_strata))
-        return space, self._total(sample_weight, n)
+    def _run(self, integrator):
+        """Draw; return why it ended, and an error of the loss if there was one.
 
-    def _make_distribution(self, X, y, sample_weight, strata, generator):
-        setting = self.sampler
-        if isinstance(setting, str):
-            check_option("sampler", setting, ("auto", "gaussian"))
-            setting = GaussianSampler()
-        elif isinstance(setting, StrataSampler):
-            raise TypeError("X is a distribution: use sampler='gaussian'.")
-        if not callable(self.loss):
-            raise ValueError(
-                f"X is a distribution, but loss={self.loss!r}; give a callable "
-                "loss(x) that takes an array of locations."
-            )
-        for name, value in (
-            ("y", y),
-            ("sample_weight", sample_weight),
-            ("strata", strata),
-        ):
-            if value is not None:
-                raise ValueError(f"X is a distribution and has no rows: give {name}=None.")
-        integrand = Integrand(self.estimator, self.loss, X, None)
-        return DistributionSpace(integrand, GaussianFamily(generator, X, clone(setting)))
-
-    def _make_entries(self, X, y, sample_weight, strata, generator):
-        if not (callable(self.loss) or self.estimator is not None):
-            raise ValueError(
-                "sampler='row_column' needs loss(entries, values), or an estimator "
-                "whose predict takes an array of entries (i, j)."
-            )
-        if y is not None or sample_weight is not None or strata is not None:
-            raise ValueError(
-                "With sampler='row_column' X is the matrix and its entries are the "
-                "targets: give y=None, sample_weight=None and strata=None."
-            )
-        n_entries = X.shape[0] * X.shape[1]
-        integrand = Integrand(self.estimator, self.loss, X, X)
-        mass = np.full(n_entries, 1 / n_entries)
-        control = Control(
-            mass,
-            integrand.target.n_values,
-            guess_known=self.control_variate,
-            guess_unknown=False,
-        )
-        family = RowColumnFamily(generator, X.shape)
-        space = FiniteSpace(integrand, mass, family, control, n_columns=X.shape[1])
-        return space, float(n_entries)
-
-    def _check_X(self, X, *, reset):
-        """Check what can be checked without looking at every row."""
-        if hasattr(X, "iloc") or hasattr(X, "__dataframe__"):
-            validate_data(self, X, reset=reset, skip_check_array=True)
-            if n_rows(X) == 0:
-                raise ValueError("X has 0 sample(s), at least one is required.")
-            return X
-        if isinstance(X, (list, tuple)) and len(X) and not _is_numeric(X[0]):
-            return X
-        return row_indexable(
-            validate_data(
-                self,
-                X,
-                reset=reset,
-                accept_sparse=True,
-                dtype=None,
-                ensure_all_finite=False,
-            )
-        )
-
-    def _labels(self, y, strata, n):
-        """Return the index of each row's label or stratum, and their number."""
-        kind = self.sampler
-        if isinstance(kind, StrataSampler):
-            kind = "strata" if kind.by == "given" else "label"
-        if kind == "auto":
-            kind = "strata" if strata is not None else "label"
-            kind = "uniform" if kind == "label" and y is None else kind
-        one = np.zeros(n, dtype=np.intp), 1
-        if kind in ("uniform", "norm"):
-            return one
-        if kind == "strata":
-            if strata is None:
-                raise ValueError(
-                    "The sampler draws given strata, but strata=None: pass strata to "
-                    "fit and partial_fit, or use sampler='label'."
-                )
-            values, index = np.unique(column_or_1d(strata), return_inverse=True)
-            return index, len(values)
-        if y is None:
-            raise ValueError("sampler='label' needs y, but y=None: pass y to fit.")
-        # The mean of y itself: sampling by y would presuppose the answer.
-        if self.loss is None:
-            return one
-        y = np.asarray(y)
-        if y.ndim != 1:
-            return one
-        values, index = np.unique(y, return_inverse=True)
-        if len(values) <= MAX_LABELS and type_of_target(y) != "continuous":
-            return index, len(values)
-        score = y.astype(float)
-        return score_bins(score - np.median(score), np.full(n, 1 / n), n_bins=16)
-
-    def _features(self, X, labels):
-        """Return the features a surrogate is learned from: X and the label."""
-        if sparse.issparse(X):
-            raise TypeError(
-                "surrogate='learned' needs dense X, got a sparse matrix; give "
-                "X.toarray(), or a cheap fitted model as surrogate."
-            )
-        try:
-            X = np.asarray(X, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise TypeError(
-                "surrogate='learned' needs numeric X; give a cheap fitted model or an "
-                "array of scores as surrogate."
-            ) from error
-        return np.column_stack([X, labels])
-
-    @staticmethod
-    def _total(sample_weight, n):
-        """Return the weight of all rows together."""
-        if sample_weight is None:
-            return float(n)
-        weight = np.asarray(sample_weight, dtype=float)
-        return float(np.broadcast_to(weight, n).sum())
-
-    def _advance(self, integrator, generator, weight):
-        """Draw, and assign what is known at the end, even when the loss fails."""
-        status = "budget"
+        An error before anything is known is raised, others are for :meth:`_keep`.
+        """
         try:
             status = integrator.run(
                 self.max_evaluations,
@@ -533,13 +341,17 @@ default=None
                 f"The {integrator.space.n_evaluations} evaluations before are kept: "
                 "partial_fit() goes on from there."
             )
-            raise
-        finally:
-            if integrator.n_draws or integrator.is_exact:
-                self._integrator = integrator
-                self._generator = generator
-                self._weight = weight
-                self._assign(integrator, status)
+            return "interrupted", error
+        return status, None
+
+    def _keep(self, integrator, generator, weight, status, failure):
+        """Assign what is known; pass on an error of the loss."""
+        self._integrator = integrator
+        self._generator = generator
+        self._weight = weight
+        self._assign(integrator, status)
+        if failure is not None:
+            raise failure
         ess = self.effective_sample_size_
         if status != "exact" and ess < LEAST_SAMPLE_SIZE:
             warnings.warn(
@@ -558,8 +370,8 @@ default=None
         self.std_error_ = estimate.standard_error(target)
         self.confidence_interval_ = estimate.interval(target, self.confidence)
         self.status_ = status
-        self.n_evaluations_ = integrator.space.n_evaluations
-        self.n_draws_ = integrator.n_draws
+        self.n_evaluations_ = integrator.n_evaluations
+        self.n_draws_ = integrator.n_draws_in_all
         self.effective_sample_size_ = (
             float(self.n_evaluations_)
             if estimate.exact
@@ -576,10 +388,3 @@ default=None
             f"{row['estimate']:.6g} +- {row['std_error']:.2g}, effective sample size "
             f"{row['effective_sample_size']:.0f}"
         )
-
-
-def _is_numeric(row):
-    """Return whether an element of a list is a number or a row of numbers."""
-    return isinstance(row, (Integral, float, complex)) or (
-        isinstance(row, (list, tuple, np.ndarray)) and not isinstance(row, str)
-    )

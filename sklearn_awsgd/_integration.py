@@ -89,7 +89,7 @@ class Ratio:
 
     def value(self, mean):
         """Return the target at a vector of integrals; 0 where the ratio has none."""
-        return float(mean[0] / mean[1]) if mean[1] > 0 else 0.0
+        return float(np.clip(mean[0] / mean[1], 0, 1)) if mean[1] > 0 else 0.0
 
     def direction(self, mean):
         """Return the gradient of the target; before anything is known, a guess."""
@@ -111,13 +111,18 @@ class Ratio:
                 mean @ v, v @ second @ v, third @ v @ v @ v, confidence
             )[side]
 
+        # Where an end of the interval of the difference is 0, the ratio is at the edge
+        # of what is credible.
         ratio = self.value(mean)
         low = high = ratio
-        # At the estimate the interval of the difference holds 0; where one of its ends
-        # is 0, the ratio is at the edge of what is credible.
-        if gap(ratio, 1) > 0 > gap(ratio, 0):
-            low = 0.0 if gap(0.0, 0) <= 0 else brentq(gap, 0.0, ratio, args=(0,))
-            high = 1.0 if gap(1.0, 1) >= 0 else brentq(gap, ratio, 1.0, args=(1,))
+        if gap(0.0, 0) <= 0:
+            low = 0.0
+        elif gap(ratio, 0) < 0:
+            low = brentq(gap, 0.0, ratio, args=(0,))
+        if gap(1.0, 1) >= 0:
+            high = 1.0
+        elif gap(ratio, 1) > 0:
+            high = brentq(gap, ratio, 1.0, args=(1,))
         return float(low), float(high)
 
 
@@ -138,7 +143,9 @@ class Difference:
     def direction(self, mean):
         """Return the gradient of the target."""
         first, second = np.split(np.asarray(mean), 2)
-        return np.concatenate([self.part.direction(first), -self.part.direction(second)])
+        return np.concatenate(
+            [self.part.direction(first), -self.part.direction(second)]
+        )
 
     def interval(self, mean, second, third, confidence):
         """Return the interval of the target, by the delta method."""

@@ -18,7 +18,7 @@ LONGEST_ROUND = 10_000
 # Growth of the draws at which stopping is considered, and at which the family learns
 # afresh; in between it learns from each round.
 CHECK_GROWTH = 1.1
-REFIT_GROWTH = 1.3
+REFIT_GROWTH = 1.4
 # The run ends when less than this share of the budget is left.
 BUDGET_LEFT = 0.01
 # Rounds in a row that bring nothing new, before a run is ended.
@@ -44,28 +44,42 @@ class Integrator:
         What is integrated over, evaluated and drawn.
     target : Mean, Ratio or Difference
         What is wanted of the integrals.
-    past : tuple of (Estimate, float), default=None
-        Estimate over earlier spaces of a stream, and the mass of all of them as a
-        share of the whole, this space included.
+    before : Integrator, default=None
+        The run over the rows of a stream that came before.
+    share : float, default=1.0
+        Mass of this space in all of the stream.
     """
 
-    def __init__(self, space, target, past=None):
+    def __init__(self, space, target, before=None, share=1.0):
         self.space = space
         self.target = target
-        self.past = past
+        self._share = share
+        self._past = None if before is None else before.estimate()
+        self._n_draws_before = 0 if before is None else before.n_draws_in_all
+        self._n_evaluations_before = 0 if before is None else before.n_evaluations
         self.combination = Combination(target.n_values)
         self.direction = target.direction(np.zeros(target.n_values))
-        self.history = []
+        self.history = [] if before is None else before.history.copy()
         self.pending = None
         self._check_at = self._refit_at = 0
-        self._seconds = 0.0
+        self._seconds = 0.0 if before is None else before._seconds
         # Of one uniform draw along the direction: sums of 1/q, f/q and f^2/q.
         self._uniform = np.zeros(3)
 
     @property
     def n_draws(self):
-        """Number of draws so far."""
+        """Number of draws from this space."""
         return self.combination.n_draws
+
+    @property
+    def n_draws_in_all(self):
+        """Number of draws from all spaces of the stream."""
+        return self._n_draws_before + self.n_draws
+
+    @property
+    def n_evaluations(self):
+        """Number of evaluations in all spaces of the stream."""
+        return self._n_evaluations_before + self.space.n_evaluations
 
     @property
     def is_exact(self):
@@ -160,9 +174,9 @@ class Integrator:
     def estimate(self):
         """Return the estimate over all spaces of the stream."""
         local = self.local_estimate()
-        if self.past is None:
+        if self._past is None:
             return local
-        return self.past[0].merge(local, 1 - self.past[1])
+        return self._past.merge(local, self._share)
 
     def variance_gain(self, estimate):
         """Return the variance of as many uniform evaluations, over ours."""
@@ -186,8 +200,8 @@ class Integrator:
         estimate = self.estimate()
         self.history.append(
             (
-                self.n_draws,
-                self.space.n_evaluations,
+                self.n_draws_in_all,
+                self.n_evaluations,
                 self._seconds,
                 self.target.value(estimate.mean),
                 estimate.standard_error(self.target),

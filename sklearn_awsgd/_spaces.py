@@ -7,7 +7,6 @@ gives each round as ``values``, ``guess`` and the integral of the guess.
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from sklearn_awsgd._control import Control
 from sklearn_awsgd._families import score_bins
 
 # Rows that a surrogate is first learned from; then at each doubling.
@@ -40,7 +39,7 @@ class FiniteSpace:
         self._learned = None
 
     def learn_surrogate(self, features, labels, n_labels, random_state):
-        """Let a regressor of |f| be the surrogate, once there are rows to learn from."""
+        """Let a regressor of |f| be the surrogate, once it can be learned."""
         self._learned = (features, labels, n_labels, random_state)
         self._next_surrogate = FIRST_SURROGATE
 
@@ -78,14 +77,15 @@ class FiniteSpace:
         if len(new):
             values = self.integrand.repeatable(self._evaluate_at, new)
         # All of this belongs to the time before the round.
-        guess, total = control.guess(rows), control.total()
+        self._model = control.model(rows)
+        guess, total = control.guess(rows, self._model), control.total()
         if len(new):
             control.add(new, values)
         return control.values[rows], guess, total
 
     def observe(self, points, values, direction):
         """Let the family learn from a round."""
-        residual = (values - self.control.model(self.rows(points))) @ direction
+        residual = (values - self._model) @ direction
         points["norm2"] = (residual / points["q"]) ** 2
         self.family.observe_points(points)
 
@@ -98,8 +98,8 @@ class FiniteSpace:
 
     def _refit_surrogate(self, direction):
         features, labels, n_labels, random_state = self._learned
-        rows = self.control.rows
-        target = np.abs(self.control.values[rows] @ direction)
+        rows, values = self.control.evaluated()
+        target = np.abs(values @ direction)
         if target.max() == target.min():
             return
         model = HistGradientBoostingRegressor(
