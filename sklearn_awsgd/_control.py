@@ -184,21 +184,25 @@ class Control:
     def _fit(self, values, strata, counts):
         """Fit slope and levels by least squares inside strata; return the guesses."""
 
-        def stratum_means(x, n_rows):
-            total = np.stack([np.bincount(strata, c, self.n_strata) for c in x.T], 1)
-            return total / n_rows[:, None]
+        n_rows = np.maximum(counts, 1)[:, None]
+
+        def stratum_means(x):
+            total = [np.bincount(strata, column, self.n_strata) for column in x.T]
+            return np.stack(total, axis=1) / n_rows
 
         trend = 0.0
         if self.score is not None:
             score = self._evaluated.get("score")[:, None]
-            seen = np.maximum(counts, 1)
-            x = score - stratum_means(score, seen)[strata]
+            x = score - stratum_means(score)[strata]
             total = (x * x).sum()
-            y = values - stratum_means(values, seen)[strata]
+            y = values - stratum_means(values)[strata]
             self.slope = (x * y).sum(axis=0) / total if total > 0 else 0 * y[0]
             trend = self.slope * score
-        # Shrunken as if by one more row of value zero.
-        self.level = stratum_means(values - trend, counts + 1)
+        means = stratum_means(values - trend)
+        # Shrunken as if by one more row, of the mean over the pool.
+        mass = np.where(counts > 0, self.stratum_mass, 0.0)
+        mean = mass @ means / mass.sum()
+        self.level = (counts[:, None] * means + mean) / (counts[:, None] + 1)
         return self.level[strata] + trend
 
 

@@ -14,6 +14,8 @@ from sklearn_awsgd.samplers import RowTable, StrataLayout
 # Most strata that bins of a score are crossed into.
 MAX_STRATA = 48
 LEAST_BINS = 4
+# Draws that a gradient step of tau is made of, at most.
+LONGEST_STEP = 20
 
 
 def score_bins(score, mass, labels=None, n_labels=1, n_bins=None):
@@ -111,7 +113,7 @@ class StrataFamily:
             self._table, *self._strata, with_safe=self._setting.mixing > 0
         )
 
-    def _make_kernel(self):
+    def _make_kernel(self, eta0=None):
         setting = self._setting
         self._kernel = kernels.StrataSampler(
             self._generator,
@@ -120,7 +122,7 @@ class StrataFamily:
             setting.update,
             setting.mixing,
             setting.forgetting,
-            setting.eta0,
+            setting.eta0 if eta0 is None else eta0,
             setting.normalize,
         )
 
@@ -143,6 +145,10 @@ class StrataFamily:
 
     def observe_points(self, points):
         """Learn from points whose ``norm2`` has been filled in."""
+        if self._setting.update == "sgd":
+            # The step is a sum over the round, and long rounds must not be leaps.
+            share = min(1.0, LONGEST_STEP / len(points))
+            self._make_kernel(self._setting.eta0 * share)
         self._kernel.observe_points(points)
 
     def refit(self, squares, counts):
@@ -162,7 +168,11 @@ class StrataFamily:
         """Return 1/q of each stratum."""
         mass, mixing = self._layout.mass, self._setting.mixing
         drawn = mixing * mass + (1 - mixing) * self.probabilities()
-        return np.divide(mass, drawn, out=np.zeros_like(mass), where=drawn > 0)
+        # Without the safe part a stratum may be next to impossible to draw.
+        least = 1e-30 * mass
+        return np.divide(
+            mass, np.maximum(drawn, least), out=np.zeros_like(mass), where=mass > 0
+        )
 
     def densities(self):
         """Return q of every row."""

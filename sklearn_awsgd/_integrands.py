@@ -50,7 +50,7 @@ def _class_index(estimator, y):
     if (classes[index] != y).any():
         unknown = y[classes[index] != y][0]
         raise ValueError(
-            f"y has the label {unknown!r}, which estimator.classes_={classes} does not "
+            f"y has the label {unknown}, which estimator.classes_={classes} does not "
             "have; leave these rows out or give them weight zero."
         )
     return index
