@@ -10,8 +10,8 @@ evaluated so far.
 import numpy as np
 
 # Large values that a stratum may hide: half a one, the usual allowance for a count of
-# zero, and not more than so many in all strata together. A surrogate has an opinion of
-# its own on where they are.
+# zero, less where some have been seen, and not more than so many in all strata
+# together. A surrogate has an opinion of its own on where they are.
 UNSEEN_EVENTS = 0.5
 UNSEEN_IN_ALL = 2.0
 UNSEEN_BESIDE_SURROGATE = 0.05
@@ -168,8 +168,10 @@ class Control:
         self.event_third = (values.T @ pairs).reshape((values.shape[1],) * 3)
         scored = self._score_squares is not None
         in_all = UNSEEN_BESIDE_SURROGATE if scored else UNSEEN_IN_ALL
-        events = np.full(self.n_strata, min(UNSEEN_EVENTS, in_all / self.n_strata))
         size = direction @ self.event_second @ direction
+        # Squares in units of events: for losses of 0 and 1, the ones seen.
+        n_seen = squares / size if size > 0 else 0 * squares
+        events = min(UNSEEN_EVENTS, in_all / self.n_strata) / (1 + n_seen)
         if scored and size > 0:
             # Also as many as the scores say.
             seen = counts > 0
