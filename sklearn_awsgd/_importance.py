@@ -76,8 +76,9 @@ default=None
     confidence : float in (0, 1), default=0.95
         Probability of the interval to cover.
     batch_size : int >= 3 or "auto", default="auto"
-        Draws in a round: they share one state of the sampler and are evaluated in one
-        call. "auto" starts with 100 and lets rounds grow by a quarter of all draws.
+        Draws in a round: they share one state of the sampler. "auto" starts with 100
+        and lets rounds grow with the number of draws, up to 10,000; the loss gets at
+        most 1,000 rows in one call.
     verbose : int, default=0
         Whether to print a line now and then.
     random_state : int, RandomState instance or None, default=None
@@ -245,6 +246,8 @@ default=None
                     "was none yet; call fit(X, y) first."
                 )
             self._check_params()
+            # The loss may have been repaired since.
+            self._integrator.space.integrand.replace(self.estimator, self.loss)
             status, failure = self._run(self._integrator)
             return self._keep(
                 self._integrator, self._generator, self._weight, status, failure

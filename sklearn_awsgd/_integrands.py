@@ -184,6 +184,22 @@ class Integrand:
             )
         self.target = Difference(part) if len(self.models) == 2 else part
 
+    def replace(self, estimator, loss):
+        """Take another model and loss, for the same kind of target.
+
+        Raises
+        ------
+        ValueError
+            When the target would be another one.
+        """
+        other = Integrand(estimator, loss, self.X, self.y)
+        same = other.target.n_values == self.target.n_values
+        if not same or type(other.target) is not type(self.target):
+            raise ValueError(
+                f"loss={loss!r} estimates something else than before; call fit."
+            )
+        self.models, self.loss = other.models, other.loss
+
     def at(self, rows):
         """Return the values at positions, of shape (n_rows, n_values)."""
         y = None if self.y is None else take_rows(self.y, rows)

@@ -31,6 +31,8 @@ from sklearn_awsgd.samplers import StrataSampler
 # A target with more values than this is a number, not a label; it is cut into bins.
 MAX_LABELS = 100
 TARGET_BINS = 16
+# Rows in one call of the loss, unless batch_size says more.
+LONGEST_CALL = 1000
 
 
 def make_space(estimator, X, y, sample_weight, strata, generator, *, reset):
@@ -80,14 +82,15 @@ def _make_rows(estimator, X, y, sample_weight, strata, generator):
         guess_unknown=estimator.control_variate and not by_norm,
     )
     total = _total_weight(sample_weight, n)
+    call = _longest_call(estimator)
     if by_norm:
         family = NormFamily(generator, uneven, check_rows(X)[1])
-        return FiniteSpace(integrand, mass, family, control), total
+        return FiniteSpace(integrand, mass, family, control, call), total
     setting = StrataSampler()
     if isinstance(estimator.sampler, StrataSampler):
         setting = clone(estimator.sampler)
     family = StrataFamily(generator, uneven, n, setting)
-    space = FiniteSpace(integrand, mass, family, control)
+    space = FiniteSpace(integrand, mass, family, control, call)
     labels, n_labels = _labels(estimator, y, strata, n)
     index, n_strata, score = labels.astype(np.int32), n_labels, None
     if isinstance(estimator.surrogate, str):
@@ -145,8 +148,15 @@ def _make_entries(estimator, X, given, generator):
         guess_unknown=False,
     )
     family = RowColumnFamily(generator, X.shape)
-    space = FiniteSpace(integrand, mass, family, control, n_columns=X.shape[1])
+    call = _longest_call(estimator)
+    space = FiniteSpace(integrand, mass, family, control, call, n_columns=X.shape[1])
     return space, float(n_entries)
+
+
+def _longest_call(estimator):
+    """Return how many rows the loss gets at once."""
+    batch_size = estimator.batch_size
+    return LONGEST_CALL if batch_size == "auto" else max(batch_size, LONGEST_CALL)
 
 
 def _refuse(given, reason):

@@ -26,17 +26,22 @@ class FiniteSpace:
         How to draw.
     control : Control
         What is known.
+    longest_call : int
+        Most points that are evaluated in one call of the loss.
     n_columns : int, default=None
         For the entries of a matrix: its number of columns.
     """
 
-    def __init__(self, integrand, mass, family, control, n_columns=None):
+    def __init__(self, integrand, mass, family, control, longest_call, n_columns=None):
         self.integrand = integrand
         self.family = family
         self.control = control
         self.n_points = int(np.count_nonzero(mass))
+        self._longest_call = longest_call
         self._n_columns = n_columns
         self._learned = None
+        # Values of a round that is not complete, by position.
+        self._fetched = {}
 
     def learn_surrogate(self, features, labels, n_labels, random_state):
         """Let a regressor of |f| be the surrogate, once it can be learned."""
@@ -73,15 +78,29 @@ class FiniteSpace:
         # Faster than np.unique for the size of a round.
         new = np.sort(rows[~control.known[rows]])
         new = new[np.concatenate([[True], new[1:] != new[:-1]])] if len(new) else new
-        values = None
-        if len(new):
-            values = self.integrand.repeatable(self._evaluate_at, new)
+        values = self._fetch(new)
         # All of this belongs to the time before the round.
         self._model = control.model(rows)
         guess, total = control.guess(rows, self._model), control.total()
-        if len(new):
-            control.add(new, values)
+        control.add(new, values)
         return control.values[rows], guess, total
+
+    def _fetch(self, rows):
+        """Return the values at positions, call by call.
+
+        What the calls before a failure returned is kept for the next time.
+        """
+        step = self._longest_call
+        parts = [rows[begin : begin + step] for begin in range(0, len(rows), step)]
+        for part in parts:
+            # A round that failed comes again with the same rows, so in the same parts.
+            if part[0] not in self._fetched:
+                values = self.integrand.repeatable(self._evaluate_at, part)
+                self._fetched[part[0]] = values
+        values = [self._fetched[part[0]] for part in parts]
+        self._fetched = {}
+        n_values = self.control.values.shape[1]
+        return np.concatenate(values) if values else np.zeros((0, n_values))
 
     def observe(self, points, values, direction):
         """Let the family learn from a round."""
@@ -115,8 +134,7 @@ class FiniteSpace:
         """Evaluate all that is not known yet."""
         control = self.control
         new = np.flatnonzero(~control.known & (control.mass > 0))
-        if len(new):
-            control.add(new, self.integrand.repeatable(self._evaluate_at, new))
+        control.add(new, self._fetch(new))
 
     @property
     def n_unknown(self):

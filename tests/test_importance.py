@@ -524,6 +524,31 @@ def test_a_failing_loss_loses_nothing(pool, failure, error, message):
     assert_allclose(result.history_["estimate"][2:5], smooth.history_["estimate"][2:5])
 
 
+def test_calls_before_a_failure_in_a_long_round_are_kept(pool):
+    _, y, _, _, values = pool
+    seen = []
+
+    def loss(rows, y):
+        if len(seen) >= 4000 and not state["repaired"]:
+            raise RuntimeError("connection lost")
+        seen.extend(rows[:, 0])
+        return values[rows[:, 0]]
+
+    state = {"repaired": False}
+    X = np.arange(len(y))[:, None]
+    result = estimate(loss=loss, rtol=None, max_evaluations=8000)
+    with pytest.raises(RuntimeError, match="connection lost"):
+        result.fit(X, y)
+    state["repaired"] = True
+    result.partial_fit()
+    assert len(seen) == len(set(seen)) + 1
+    repaired = estimate(loss=loss, rtol=None, max_evaluations=500).fit(X, y)
+    repaired.set_params(loss=lambda rows, y: values[rows[:, 0]]).partial_fit()
+    repaired.set_params(estimator=(1, 2))
+    with pytest.raises(ValueError, match="call fit"):
+        repaired.partial_fit()
+
+
 def test_a_loss_with_two_values_for_a_row_is_found(pool):
     _, y, _, _, values = pool
     random = np.random.default_rng(0)
