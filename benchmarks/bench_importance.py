@@ -236,10 +236,10 @@ def coverage(data, n_runs):
             continue
         for loss, f in pool["losses"].items():
             settings = [("label", b, None, n_runs) for b in (1000, 4000, 16_000)]
-            settings.append(("label", 16_000, 0.1, n_runs))
+            settings.append(("label", 16_000, 0.1, n_runs // 2))
             settings += [
-                ("surrogate", 4000, None, n_runs // 4),
-                ("surrogate", 16_000, 0.05, n_runs // 4),
+                ("surrogate", 4000, None, n_runs // 5),
+                ("surrogate", 16_000, 0.05, n_runs // 5),
             ]
             for sampler, budget, rtol, count in settings:
                 score = pool["scores"][loss] if sampler == "surrogate" else None
@@ -400,7 +400,7 @@ def evaluations(data, n_runs, with_learned):
                         max_evaluations=min(n, 40_000),
                         rtol=None,
                     )
-                    for seed in range(3)
+                    for seed in range(2)
                 ]
                 row["ours_learned"] = evaluations_for(truth, fits)
             rows.append(row)
@@ -466,7 +466,7 @@ def main():
         "overhead": lambda: overhead(1 if quick else 5),
         "coverage": lambda: coverage(options.data, 40 if quick else 1000),
         "evaluations": lambda: evaluations(
-            options.data, 4 if quick else 10, with_learned=not quick
+            options.data, 4 if quick else 8, with_learned=not quick
         ),
     }
     results = {}

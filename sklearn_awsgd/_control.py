@@ -28,6 +28,10 @@ class Control:
         Number of integrals.
     guess_known, guess_unknown : bool
         Whether rows evaluated before, and the others, have a guess; else it is zero.
+
+    Notes
+    -----
+    Call :meth:`set_strata` before anything else.
     """
 
     def __init__(self, mass, n_values, guess_known=True, guess_unknown=True):
@@ -40,7 +44,6 @@ class Control:
         self.n_unknown = int(np.count_nonzero(mass))
         self._evaluated = Columns()
         self._known_sum = np.zeros(n_values)
-        self.set_strata(np.zeros(n_samples, dtype=np.int32), 1)
 
     def set_strata(self, strata, n_strata, score=None):
         """Choose the strata and the score that guesses are made of."""

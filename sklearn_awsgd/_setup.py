@@ -84,7 +84,8 @@ def _make_rows(estimator, X, y, sample_weight, strata, generator):
     total = _total_weight(sample_weight, n)
     call = _longest_call(estimator)
     if by_norm:
-        family = NormFamily(generator, uneven, check_rows(X)[1])
+        control.set_strata(np.zeros(n, dtype=np.int32), 1)
+        family = NormFamily(generator, uneven, _squared_norms(X))
         return FiniteSpace(integrand, mass, family, control, call), total
     setting = StrataSampler()
     if isinstance(estimator.sampler, StrataSampler):
@@ -147,6 +148,7 @@ def _make_entries(estimator, X, given, generator):
         # A guess for all entries would add its error, over small q, to all of them.
         guess_unknown=False,
     )
+    control.set_strata(np.zeros(n_entries, dtype=np.int32), 1)
     family = RowColumnFamily(generator, X.shape)
     call = _longest_call(estimator)
     space = FiniteSpace(integrand, mass, family, control, call, n_columns=X.shape[1])
@@ -213,6 +215,11 @@ def _labels(estimator, y, strata, n):
     # For the mean of y, sampling by y would presuppose the answer.
     if estimator.loss is None or y.ndim != 1:
         return one
+    if y.dtype.kind in "bui" and int(y.max()) - int(y.min()) < MAX_LABELS:
+        # Small integers are counted in linear time.
+        index = y.astype(np.intp) - int(y.min())
+        present = np.bincount(index) > 0
+        return (np.cumsum(present) - 1)[index], int(present.sum())
     values, index = np.unique(y, return_inverse=True)
     if len(values) <= MAX_LABELS and type_of_target(y) != "continuous":
         return index, len(values)
@@ -229,16 +236,27 @@ def _features(X, labels):
             "surrogate='learned' needs dense X, got a sparse matrix; give X.toarray(), "
             "or a cheap fitted model as surrogate."
         )
+    remedy = "surrogate='learned' needs numeric X; give a cheap fitted model or an "
+    return np.column_stack([_numbers(X, remedy + "array of scores."), labels])
+
+
+def _squared_norms(X):
+    """Return the squared norms of rows."""
+    if sparse.issparse(X):
+        return check_rows(X.astype(np.float64))[1]
+    remedy = "sampler='norm' needs numeric X; use sampler='auto'."
+    return check_rows(_numbers(X, remedy))[1]
+
+
+def _numbers(X, remedy):
+    """Return X as an array of numbers."""
     try:
-        X = np.asarray(X, dtype=np.float64)
+        X = np.ascontiguousarray(X, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise TypeError(
-            "surrogate='learned' needs numeric X; give a cheap fitted model or an "
-            "array of scores as surrogate."
-        ) from error
+        raise TypeError(remedy) from error
     if X.ndim != 2:
-        raise TypeError("surrogate='learned' needs X with columns of numbers.")
-    return np.column_stack([X, labels])
+        raise TypeError(remedy)
+    return X
 
 
 def _total_weight(sample_weight, n):

@@ -453,6 +453,24 @@ def _has_polars():
     return True
 
 
+def test_norms_of_data_of_all_kinds():
+    X = np.arange(600).reshape(300, 2)
+    loss = lambda rows: np.ones(len(rows) if hasattr(rows, "iloc") else rows.shape[0])  # noqa: E731
+    kinds = [X, X * 1.0, pd.DataFrame(X), sparse.csr_array(X)]
+    draws = [
+        estimate(loss=loss, sampler="norm", batch_size=300).fit(data).sample(50)
+        for data in kinds
+    ]
+    for rows, weights in draws[1:]:
+        assert_allclose(rows, draws[0][0])
+        assert_allclose(weights, draws[0][1])
+    # Rows in proportion to sqrt(||x||^2 + 1).
+    bound = np.sqrt((X**2).sum(axis=1) + 1)
+    assert_allclose(draws[0][1], bound.mean() / bound[draws[0][0]])
+    with pytest.raises(TypeError, match="numeric X"):
+        estimate(loss=len, sampler="norm").fit(["a", "b"])
+
+
 def test_texts():
     texts = [f"text number {i}" for i in range(3000)]
 
