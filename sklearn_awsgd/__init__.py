@@ -3,12 +3,14 @@
 from sklearn_awsgd._classifier import AWSGDClassifier
 from sklearn_awsgd._entries import matrix_from_entries
 from sklearn_awsgd._factorization import AWSGDMatrixFactorization
+from sklearn_awsgd._importance import MinVarianceImportanceEstimator
 from sklearn_awsgd._regressor import AWSGDRegressor
 
 __all__ = [
     "AWSGDClassifier",
     "AWSGDMatrixFactorization",
     "AWSGDRegressor",
+    "MinVarianceImportanceEstimator",
     "matrix_from_entries",
 ]
 __version__ = "0.1.0.dev0"

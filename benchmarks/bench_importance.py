@@ -1,0 +1,488 @@
+"""How good are estimates of MinVarianceImportanceEstimator, and what do they cost?
+
+Four questions, each a section of the JSON that is written:
+
+- ``figure3``: the paper's block matrix, spread against uniform sampling.
+- ``coverage``: how often 95 % intervals hold the truth, and the bias.
+- ``evaluations``: rows to evaluate for a relative error of 2 %.
+- ``overhead``: time of our own code for each evaluation.
+
+The losses of all rows are computed once and looked up, so that thousands of runs take
+minutes; the estimator only ever sees those it asks for.
+
+Run ``python benchmarks/bench_importance.py --data DIR`` (or set SKLEARN_AWSGD_DATA);
+without data it runs on generated data and says so. ``--quick`` takes about a minute.
+"""
+
+import argparse
+import json
+import os
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+from scipy import sparse
+from sklearn.datasets import make_classification
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
+
+from sklearn_awsgd import MinVarianceImportanceEstimator
+
+RESULTS = Path(__file__).parent / "results" / "bench_importance.json"
+
+
+def block_matrix(seed, n=100, rank=10, block=20):
+    """Return the squared entries of the paper's matrix: the loss of the zero model."""
+    random = np.random.default_rng(seed)
+    Y = random.normal(size=(n, rank)) @ random.normal(size=(n, rank)).T
+    rows, columns = (random.choice(n, block, replace=False) for _ in range(2))
+    Y[np.ix_(rows, columns)] *= 100
+    return Y**2
+
+
+def entry_value(entries, values):
+    """Return the integrand of the block matrix."""
+    return values
+
+
+def best_product(F, n_steps=200):
+    """Return the best product distribution for a matrix."""
+    p, r = (np.full(size, 1 / size) for size in F.shape)
+    for _ in range(n_steps):
+        p = np.sqrt((F**2 / r).sum(axis=1))
+        p /= p.sum()
+        r = np.sqrt((F**2 / p[:, None]).sum(axis=0))
+        r /= r.sum()
+    return p, r
+
+
+def draw_std(F, p, r, mixing):
+    """Return the standard deviation of f/q of one draw."""
+    q = (1 - mixing) * np.outer(p, r) * F.size + mixing
+    return np.sqrt((F**2 / q).mean() - F.mean() ** 2)
+
+
+def load(name, data):
+    """Return X and a rare binary y."""
+    if data is None:
+        X, y = make_classification(
+            50_000, 20, n_informative=8, weights=[0.98], random_state=len(name)
+        )
+        return X, y
+    z = np.load(Path(data) / f"{name}.npz", allow_pickle=False)
+    if name == "w8a":
+        parts = (z["data"].astype("f8"), z["indices"], z["indptr"])
+        X = sparse.csr_matrix(parts, shape=tuple(z["shape"])).toarray()
+        return X, (z["y"] > 0).astype(int)
+    if name == "mnist":
+        X = np.concatenate([z["X_train"], z["X_test"]]).reshape(-1, 784)[:, ::4] / 255.0
+        y = np.concatenate([z["y_train"], z["y_test"]]) == 8
+        return X, y.astype(int)
+    return StandardScaler().fit_transform(z["X"].astype("f8")), (z["y"] > 0).astype(int)
+
+
+def label_loss(model, X, y):
+    """Return log-loss, zero-one loss and the probability of error of every row."""
+    p = model.predict_proba(X)[np.arange(len(y)), y]
+    return {
+        "log_loss": -np.log(np.clip(p, 1e-15, 1)),
+        "zero_one": 1.0 * (p < 0.5),
+    }, 1 - p
+
+
+def pools(data, names):
+    """Yield pools: 80 % of the rows, models trained on the rest.
+
+    The surrogate is a logistic regression on 2,000 of the training rows.
+    """
+    for name in names:
+        X, y = load(name, data)
+        train = np.random.default_rng(0).random(len(y)) < 0.2
+        few = np.flatnonzero(train)[:2000]
+        Xp, yp = X[~train], y[~train]
+        cheap = LogisticRegression(C=0.1, max_iter=200).fit(X[few], y[few])
+        cheap_loss, cheap_error = label_loss(cheap, Xp, yp)
+        models = {
+            "logistic": LogisticRegression(max_iter=200),
+            "boosted": HistGradientBoostingClassifier(max_iter=50, random_state=0),
+        }
+        for kind, model in models.items():
+            losses, _ = label_loss(model.fit(X[train], y[train]), Xp, yp)
+            yield {
+                "name": name,
+                "model": kind,
+                "X": Xp,
+                "y": yp,
+                "losses": losses,
+                "scores": {"log_loss": cheap_loss["log_loss"], "zero_one": cheap_error},
+            }
+
+
+def run(f, y, seed, X=None, **parameters):
+    """Run the estimator on known values; X is only needed by a learned surrogate."""
+    keys = np.arange(len(f), dtype=float)[:, None]
+    X = keys if X is None else np.column_stack([X, keys])
+
+    def loss(rows, y_rows):
+        return f[rows[:, -1].astype(int)]
+
+    estimator = MinVarianceImportanceEstimator(
+        loss=loss, random_state=seed, **parameters
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return estimator.fit(X, y)
+
+
+def figure3(n_seeds):
+    """Compare with uniform sampling on the block matrix."""
+    rows = []
+    for budget in (2400, 5000):
+        gains, best, errors, draws = [], [], [], []
+        for seed in range(n_seeds):
+            F = block_matrix(seed)
+            uniform = F.std()
+            estimator = MinVarianceImportanceEstimator(
+                loss=entry_value,
+                sampler="row_column",
+                max_evaluations=budget,
+                rtol=None,
+                random_state=seed,
+            )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                estimator.fit(F)
+            p, r = estimator.sampling_probabilities_
+            gains.append(uniform / draw_std(F, p, r, 0.1))
+            best.append(uniform / draw_std(F, *best_product(F), 0.0))
+            error = (estimator.estimate_ - F.mean()) / (uniform / np.sqrt(budget))
+            errors.append(error)
+            draws.append(estimator.n_draws_)
+        rows.append(
+            {
+                "evaluations": budget,
+                "draws": float(np.mean(draws)),
+                "gain_of_one_draw": float(np.mean(gains)),
+                "gain_of_one_draw_worst": float(np.min(gains)),
+                "best_product": float(np.mean(best)),
+                "gain_of_estimate": float(1 / np.sqrt(np.mean(np.square(errors)))),
+            }
+        )
+    return rows
+
+
+def coverage_row(name, truth, fits, **labels):
+    """Return coverage and bias of fitted estimators."""
+    estimates = np.array([fit.estimate_ for fit in fits])
+    intervals = np.array([fit.confidence_interval_ for fit in fits])
+    given = np.array(
+        [fit.effective_sample_size_ >= 25 or fit.status_ == "exact" for fit in fits]
+    )
+    slack = 1e-12 * abs(truth)
+    holds = (intervals[:, 0] <= truth + slack) & (truth - slack <= intervals[:, 1])
+    error = estimates - truth
+    rmse = float(np.sqrt(np.mean(error**2)))
+    half = (intervals[:, 1] - intervals[:, 0])[given] / 2
+    return {
+        "name": name,
+        **labels,
+        "n_runs": len(fits),
+        "interval_given": float(given.mean()),
+        "coverage": float(holds[given].mean()) if given.any() else None,
+        "coverage_with_range": float(holds.mean()),
+        "bias_over_error": float(error.mean() / rmse) if rmse > 0 else 0.0,
+        "relative_rmse": rmse / abs(truth),
+        "half_width_over_rmse": float(np.median(half) / rmse)
+        if given.any() and rmse > 0
+        else None,
+        "evaluations": float(np.mean([fit.n_evaluations_ for fit in fits])),
+    }
+
+
+def coverage(data, n_runs):
+    """Count how often intervals hold the truth."""
+    rows = []
+    F = block_matrix(0)
+    fits = []
+    for seed in range(n_runs):
+        estimator = MinVarianceImportanceEstimator(
+            loss=entry_value,
+            sampler="row_column",
+            max_evaluations=2400,
+            rtol=None,
+            random_state=seed,
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            fits.append(estimator.fit(F))
+        fits[-1]._integrator = None
+    rows.append(coverage_row("block matrix", F.mean(), fits, budget=2400))
+    n = 50_000
+    random = np.random.default_rng(0)
+    cases = {
+        "constant": np.full(n, 3.0),
+        "lognormal, sigma 2": np.exp(2 * random.normal(size=n)),
+        "Pareto, index 1.5": random.pareto(1.5, size=n),
+    }
+    y = random.integers(0, 2, size=n)
+    for name, f in cases.items():
+        fits = [light(run(f, y, s, max_evaluations=4000)) for s in range(n_runs // 4)]
+        rows.append(coverage_row(name, f.mean(), fits, budget=4000))
+    for pool in pools(data, ("cover_2v4", "w8a")):
+        if pool["model"] != "logistic":
+            continue
+        for loss, f in pool["losses"].items():
+            settings = [("label", b, None, n_runs) for b in (1000, 4000, 16_000)]
+            settings.append(("label", 16_000, 0.1, n_runs // 2))
+            settings += [
+                ("surrogate", 4000, None, n_runs // 5),
+                ("surrogate", 16_000, 0.05, n_runs // 5),
+            ]
+            for sampler, budget, rtol, count in settings:
+                score = pool["scores"][loss] if sampler == "surrogate" else None
+                fits = [
+                    light(
+                        run(
+                            f,
+                            pool["y"],
+                            seed,
+                            surrogate=score,
+                            max_evaluations=budget,
+                            rtol=rtol,
+                        )
+                    )
+                    for seed in range(count)
+                ]
+                rows.append(
+                    coverage_row(
+                        pool["name"],
+                        f.mean(),
+                        fits,
+                        loss=loss,
+                        sampler=sampler,
+                        budget=budget,
+                        rtol=rtol,
+                    )
+                )
+                print_row(rows[-1])
+    return rows
+
+
+def light(fit):
+    """Forget the pool: thousands of fitted estimators are kept."""
+    fit._integrator = None
+    return fit
+
+
+def evaluations_for(truth, fits, wanted=0.02):
+    """Return after how many evaluations the error of runs is as wanted, from there on.
+
+    The error is the root mean square over runs, read from their histories.
+    """
+    histories = [fit.history_ for fit in fits]
+    most = max(h["evaluations"][-1] for h in histories)
+    grid = np.unique(np.geomspace(100, most, 200).astype(int))
+    squares = np.zeros(len(grid))
+    for h in histories:
+        # The estimate at a number of evaluations: the last one before.
+        last = np.searchsorted(h["evaluations"], grid, side="right") - 1
+        error = h["estimate"][np.maximum(last, 0)] / truth - 1
+        squares += np.where(last < 0, 1.0, error) ** 2
+    rmse = np.sqrt(squares / len(histories))
+    above = np.flatnonzero(rmse > wanted)
+    if len(above) == 0:
+        return float(grid[0])
+    if above[-1] == len(grid) - 1:
+        return None
+    return float(grid[above[-1] + 1])
+
+
+def neyman_evaluations(f, strata, wanted=0.02):
+    """Return the rows that stratified sampling needs when all variances are known."""
+    counts = np.bincount(strata)
+    spread = np.array([f[strata == s].std() for s in range(len(counts))])
+    low, high = 2.0, float(len(f))
+    variance = (wanted * f.mean()) ** 2
+    for _ in range(60):
+        total = (low + high) / 2
+        share = np.minimum(total * counts * spread / (counts @ spread), counts)
+        for _ in range(20):
+            # Rows that a full stratum cannot take go to the others.
+            left = total - share.sum()
+            free = share < counts
+            if left <= 1e-9 or not free.any():
+                break
+            grow = left * counts * spread * free / ((counts * spread * free).sum() or 1)
+            share = np.minimum(share + grow, counts)
+        part = (counts / len(f)) ** 2 * spread**2
+        error = (part * (1 / np.maximum(share, 1e-9) - 1 / counts)).sum()
+        low, high = (total, high) if error > variance else (low, total)
+    return high
+
+
+def vegas_evaluations(f, n_seeds, wanted=0.02):
+    """Return the evaluations vegas needs on the sum in shuffled order, or None."""
+    try:
+        import vegas
+    except ImportError:
+        return None
+    truth, n = f.mean(), len(f)
+
+    def error(total, seed):
+        random = np.random.default_rng(seed)
+        shuffled = random.permutation(f)
+
+        @vegas.batchintegrand
+        def integrand(x):
+            return shuffled[np.minimum((x[:, 0] * n).astype(int), n - 1)]
+
+        vegas.ran_array_generator = random.random
+        integrator = vegas.Integrator([[0, 1]])
+        return integrator(integrand, nitn=10, neval=total // 10).mean / truth - 1
+
+    for total in np.geomspace(1000, 64 * n, 14).astype(int):
+        rmse = np.sqrt(np.mean([error(total, seed) ** 2 for seed in range(n_seeds)]))
+        if rmse <= wanted:
+            return float(total)
+    return float("inf")
+
+
+def evaluations(data, n_runs, with_learned):
+    """Count evaluations for a relative error of 2 %."""
+    rows = []
+    for pool in pools(data, ("cover_2v4", "w8a", "mnist")):
+        y = pool["y"]
+        n = len(y)
+        for loss, f in pool["losses"].items():
+            truth = f.mean()
+            # A plain average without replacement, its variance known.
+            plain = f.var() / (0.02 * truth) ** 2
+            row = {
+                "pool": pool["name"],
+                "model": pool["model"],
+                "loss": loss,
+                "n_rows": n,
+                "uniform": plain / (1 + plain / n),
+                "uniform_with_replacement": plain,
+                "neyman_label": neyman_evaluations(f, y),
+            }
+
+            def count(runs, sampler="auto", truth=truth, f=f, y=y, n=n, **parameters):
+                fits = [
+                    run(
+                        f,
+                        y,
+                        seed,
+                        sampler=sampler,
+                        max_evaluations=n,
+                        rtol=None,
+                        **parameters,
+                    )
+                    for seed in range(runs)
+                ]
+                return evaluations_for(truth, fits)
+
+            row["ours_uniform"] = count(n_runs, "uniform")
+            row["ours_label"] = count(n_runs)
+            row["ours_surrogate"] = count(n_runs, surrogate=pool["scores"][loss])
+            row["vegas"] = vegas_evaluations(f, 5)
+            if with_learned and loss == "log_loss":
+                fits = [
+                    run(
+                        f,
+                        y,
+                        seed,
+                        X=pool["X"],
+                        surrogate="learned",
+                        max_evaluations=min(n, 40_000),
+                        rtol=None,
+                    )
+                    for seed in range(2)
+                ]
+                row["ours_learned"] = evaluations_for(truth, fits)
+            rows.append(row)
+            print_row(row)
+    return rows
+
+
+def overhead(n_repeats, n=1_000_000):
+    """Time our own code, in CPU seconds: the slope between runs of two lengths."""
+    random = np.random.default_rng(0)
+    y = (random.random(n) < 0.03).astype(int)
+    f = random.exponential(size=n) * (1 + 20 * y)
+    rows = []
+    for name, score in (("label", None), ("surrogate", f * random.random(n))):
+        slopes, setups = [], []
+        for _ in range(n_repeats):
+            seconds, done = [], []
+            for budget in (50_000, 250_000):
+                started = time.process_time()
+                fit = run(
+                    f,
+                    y,
+                    0,
+                    surrogate=score,
+                    batch_size=1000,
+                    max_evaluations=budget,
+                    rtol=None,
+                )
+                seconds.append(time.process_time() - started)
+                done.append(fit.n_evaluations_)
+            slope = (seconds[1] - seconds[0]) / (done[1] - done[0])
+            slopes.append(slope)
+            setups.append(seconds[0] - slope * done[0])
+        rows.append(
+            {
+                "sampler": name,
+                "n_rows": n,
+                "microseconds_per_evaluation": 1e6 * float(np.median(slopes)),
+                "setup_seconds": float(np.median(setups)),
+            }
+        )
+    return rows
+
+
+def print_row(row):
+    """Print a row of results."""
+    text = (
+        f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in row.items()
+    )
+    print("  ".join(text), flush=True)
+
+
+def main():
+    """Run all sections and write the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", default=os.environ.get("SKLEARN_AWSGD_DATA"))
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", nargs="*", default=None)
+    options = parser.parse_args()
+    quick = options.quick
+    sections = {
+        "figure3": lambda: figure3(10 if quick else 100),
+        "overhead": lambda: overhead(1 if quick else 5),
+        "coverage": lambda: coverage(options.data, 40 if quick else 1000),
+        "evaluations": lambda: evaluations(
+            options.data, 4 if quick else 8, with_learned=not quick
+        ),
+    }
+    results = {}
+    if RESULTS.exists() and not quick:
+        results = json.loads(RESULTS.read_text())
+    for name, section in sections.items():
+        if options.only and name not in options.only:
+            continue
+        print(f"== {name}", flush=True)
+        results[name] = section()
+        for row in results[name]:
+            print_row(row)
+        if not quick:
+            results["data"] = "given" if options.data else "generated"
+            RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,220 @@
+"""Integrals under a distribution: draws from a Gaussian mixture that learns."""
+
+import numpy as np
+from scipy.linalg import cholesky, solve_triangular
+from scipy.special import logsumexp
+from sklearn.base import BaseEstimator
+
+from sklearn_awsgd._kernels._loop import POINT
+from sklearn_awsgd._validation import check_number, check_option
+
+# Draws from P that show where it lies, before anything is evaluated.
+N_PILOT = 2000
+N_EM_STEPS = 10
+# Weight of P's own covariance in that of a component, in effective draws.
+PRIOR_DRAWS = 2.0
+
+
+class GaussianSampler(BaseEstimator):
+    """Draw from a Gaussian mixture that learns where the integrand is large.
+
+    For integrals under a distribution P, see
+    :class:`~sklearn_awsgd.MinVarianceImportanceEstimator`.
+
+    Parameters
+    ----------
+    n_components : int >= 1, default=1
+        Number of Gaussian components.
+    update : {"moments", "sgd"}, default="moments"
+        How the mixture is learned.
+
+        - "moments": it is fitted to all draws so far, weighted by ``|f| / q``, by EM.
+          No step size, full covariances.
+        - "sgd": the paper's gradient step on weights, means and logarithms of the
+          standard deviations (diagonal covariances).
+    mixing : float in (0, 1), default=0.1
+        Share of draws from P itself. It bounds the weights by ``1 / mixing``.
+    eta0 : float >= 0, default=0.1
+        Step size of "sgd".
+
+    Examples
+    --------
+    >>> from scipy.stats import norm
+    >>> from sklearn_awsgd import MinVarianceImportanceEstimator
+    >>> from sklearn_awsgd.samplers import GaussianSampler
+    >>> tail = MinVarianceImportanceEstimator(
+    ...     loss=lambda x: x > 4, sampler=GaussianSampler(), random_state=0
+    ... ).fit(norm())
+    >>> low, high = tail.confidence_interval_
+    >>> bool(low < norm.sf(4) < high)
+    True
+    """
+
+    def __init__(self, n_components=1, *, update="moments", mixing=0.1, eta0=0.1):
+        self.n_components = n_components
+        self.update = update
+        self.mixing = mixing
+        self.eta0 = eta0
+
+    def _check(self):
+        check_number("sampler.n_components", self.n_components, low=1, integer=True)
+        check_option("sampler.update", self.update, ("moments", "sgd"))
+        check_number("sampler.mixing", self.mixing, above=0, below=1)
+        check_number("sampler.eta0", self.eta0, low=0)
+
+
+class GaussianFamily:
+    """A Gaussian mixture, mixed with P.
+
+    Parameters
+    ----------
+    generator : numpy.random.BitGenerator
+        Random stream.
+    distribution : frozen distribution of scipy.stats
+        P: it has ``rvs`` and ``logpdf``.
+    setting : GaussianSampler
+        How the mixture is learned.
+    """
+
+    def __init__(self, generator, distribution, setting):
+        self._random = np.random.Generator(generator)
+        self._distribution = distribution
+        self._setting = setting
+        pilot = np.asarray(
+            distribution.rvs(size=N_PILOT, random_state=self._random), dtype=float
+        )
+        self.is_flat = pilot.ndim == 1
+        pilot = pilot.reshape(N_PILOT, -1)
+        self._dtype = np.dtype([*POINT.descr, ("x", np.float64, (pilot.shape[1],))])
+        # Quartiles, since P may have no moments.
+        low, middle, high = np.quantile(pilot, [0.25, 0.5, 0.75], axis=0)
+        spread = np.maximum((high - low) / 1.35, 1e-12 * (1 + np.abs(middle)))
+        # Wider than P: the integrand may live in a tail that P hardly visits.
+        spread = spread * (1 + 2 / np.sqrt(pilot.shape[1]))
+        self._prior = np.diag(spread**2)
+        k = setting.n_components
+        self._weights = np.full(k, 1 / k)
+        self._means = pilot[:k].copy() if k > 1 else middle[None, :]
+        self._covariances = np.repeat(self._prior[None], k, axis=0)
+        self._scale = None
+        self._seen = []
+
+    def arguments(self, points):
+        """Return the drawn locations in the shape in which P draws them."""
+        x = points["x"]
+        return x[:, 0] if self.is_flat else x
+
+    def _log_components(self, x):
+        """Return log(weight * density) of each component, (n, n_components)."""
+        result = np.empty((len(x), len(self._weights)))
+        for k, (mean, covariance) in enumerate(
+            zip(self._means, self._covariances, strict=True)
+        ):
+            root = cholesky(covariance, lower=True)
+            z = solve_triangular(root, (x - mean).T, lower=True)
+            result[:, k] = -0.5 * (z**2).sum(axis=0) - np.log(np.diag(root)).sum()
+        dimension = x.shape[1]
+        with np.errstate(divide="ignore"):
+            return result + np.log(self._weights) - 0.5 * dimension * np.log(2 * np.pi)
+
+    def densities(self, x):
+        """Return dQ/dP at locations; infinite where P has no density."""
+        mixing = self._setting.mixing
+        log_p = np.asarray(
+            self._distribution.logpdf(x[:, 0] if self.is_flat else x), dtype=float
+        ).reshape(len(x))
+        with np.errstate(over="ignore"):
+            ratio = np.exp(logsumexp(self._log_components(x), axis=1) - log_p)
+        return mixing + (1 - mixing) * ratio
+
+    def draw_points(self, n_points):
+        """Draw points that share one state."""
+        points = np.zeros(n_points, dtype=self._dtype)
+        component = self._random.choice(
+            len(self._weights), size=n_points, p=self._weights
+        )
+        noise = self._random.standard_normal((n_points, self._means.shape[1]))
+        for k, covariance in enumerate(self._covariances):
+            chosen = component == k
+            root = cholesky(covariance, lower=True)
+            points["x"][chosen] = self._means[k] + noise[chosen] @ root.T
+        safe = self._random.random(n_points) < self._setting.mixing
+        n_safe = int(safe.sum())
+        if n_safe:
+            x = self._distribution.rvs(size=n_safe, random_state=self._random)
+            # Some distributions drop the axis of a single draw.
+            points["x"][safe] = np.reshape(x, (n_safe, -1))
+        points["q"] = self.densities(points["x"])
+        return points
+
+    def observe_points(self, points):
+        """Learn from points whose ``norm2`` has been filled in."""
+        if self._setting.update == "moments":
+            self._seen.append(points)
+        else:
+            self._step(points)
+
+    def _step(self, points):
+        """Take the paper's step: tau += eta (norm2 / ema) grad log q."""
+        norm2 = points["norm2"]
+        mean_norm2 = norm2.mean()
+        if self._scale is not None and self._scale > 0:
+            x, q = points["x"], points["q"]
+            log_parts = self._log_components(x)
+            log_mixture = logsumexp(log_parts, axis=1, keepdims=True)
+            share = 1 - self._setting.mixing / q
+            weight = norm2 / self._scale * share / len(points)
+            responsibility = np.exp(log_parts - log_mixture) * weight[:, None]
+            eta = self._setting.eta0
+            for k in range(len(self._weights)):
+                sd = np.sqrt(np.diag(self._covariances[k]))
+                z = (x - self._means[k]) / sd
+                # Steps in units of the component's own width.
+                r = responsibility[:, k]
+                self._means[k] += eta * sd * np.clip(r @ z, -1 / eta, 1 / eta)
+                growth = eta * (r @ (z**2 - 1)) / 2
+                self._covariances[k] = np.diag(
+                    (sd * np.exp(np.clip(growth, -1, 1))) ** 2
+                )
+            move = responsibility.sum(axis=0) - weight.sum() * self._weights
+            weights = self._weights * np.exp(np.clip(eta * move, -1, 1))
+            self._weights = weights / weights.sum()
+        forget = 1.0 if self._scale is None else 0.1
+        self._scale = (1 - forget) * (self._scale or 0.0) + forget * mean_norm2
+
+    def refit(self, squares, counts):
+        """Fit the mixture to all draws so far."""
+        if self._setting.update != "moments":
+            return
+        seen = self._seen = [np.concatenate(self._seen)]
+        x = seen[0]["x"]
+        # sqrt(norm2) is |f| / q: weighted like this, draws have the law |f| P.
+        weight = np.sqrt(seen[0]["norm2"])
+        useful = weight > 0
+        if not useful.any():
+            return
+        x, weight = x[useful], weight[useful] / weight[useful].sum()
+        n_effective = 1 / (weight @ weight)
+        for _ in range(N_EM_STEPS if len(self._weights) > 1 else 1):
+            log_parts = self._log_components(x)
+            r = np.exp(log_parts - logsumexp(log_parts, axis=1, keepdims=True))
+            r *= weight[:, None]
+            total = r.sum(axis=0)
+            for k, mass in enumerate(total):
+                if mass * n_effective < 1:
+                    continue
+                self._means[k] = r[:, k] @ x / mass
+                centred = x - self._means[k]
+                scatter = (r[:, k, None] * centred).T @ centred * n_effective
+                self._covariances[k] = (scatter + PRIOR_DRAWS * self._prior) / (
+                    mass * n_effective + PRIOR_DRAWS
+                )
+            self._weights = (total + 0.01) / (total + 0.01).sum()
+
+    def probabilities(self):
+        """Return the weights of the components."""
+        return self._weights.copy()
+
+    def leverage(self):
+        """Return 1/q of a draw of average size."""
+        return np.ones(1)

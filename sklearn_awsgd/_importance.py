@@ -1,0 +1,393 @@
+"""MinVarianceImportanceEstimator: an integral, with an error bar, from few draws."""
+
+import copy
+import warnings
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from sklearn_awsgd._continuous import GaussianSampler
+from sklearn_awsgd._integration import LEAST_SAMPLE_SIZE
+from sklearn_awsgd._integrator import HISTORY_COLUMNS, Integrator
+from sklearn_awsgd._report import Summary
+from sklearn_awsgd._setup import make_space
+from sklearn_awsgd._validation import check_number, check_option, unchanged_on_failure
+from sklearn_awsgd.samplers import StrataSampler
+
+SAMPLERS = ("auto", "uniform", "label", "strata", "norm", "row_column", "gaussian")
+
+
+class MinVarianceImportanceEstimator(BaseEstimator):
+    """Mean of a function over rows, from a few of them, with a confidence interval.
+
+    Rows are drawn with probabilities that are learned as values come in, so that the
+    estimate varies as little as possible (Algorithm 1 of the paper [1]_). Weights 1/q
+    keep it unbiased. It is made for functions that are expensive to evaluate: the loss
+    of a large model over a labelled pool, the difference of two models, the loss of a
+    factorisation over the entries of a matrix, an integral under a distribution.
+
+    Parameters
+    ----------
+    estimator : fitted estimator, tuple of two, or None, default=None
+        The model that `loss` is about. A tuple (a, b) asks for the loss of a less that
+        of b, on the same rows. Wrap it in :class:`sklearn.frozen.FrozenEstimator` when
+        this estimator is going to be cloned. None when `loss` needs no model.
+    loss : str, callable or None, default=None
+        What to average. A name: "log_loss", "zero_one", "brier", "squared_error",
+        "absolute_error", or one of the rates "precision", "recall", "f1". A callable
+        ``loss(X_rows, y_rows)`` that returns one number, of any sign, for each row; it
+        gets the estimator as first argument when there is one, and no `y_rows` when
+        ``fit`` got no y. None averages y.
+    sampler : {"auto", "uniform", "label", "strata", "norm", "row_column", "gaussian"} \
+or sampler object, default="auto"
+        What is learned about sampling.
+
+        - "label": the probability of each class, or of bins of a continuous y.
+        - "strata": the probability of each of the `strata` given to ``fit``.
+        - "uniform": nothing.
+        - "norm": nothing; rows come in proportion to ``sqrt(||x||^2 + 1)``.
+        - "row_column": X is a matrix; probabilities of its rows and of its columns. The
+          loss gets an array of entries (i, j) and their values.
+        - "gaussian": X is a frozen distribution of :mod:`scipy.stats`; a Gaussian that
+          draws locations. The loss gets the locations.
+        - "auto": "gaussian" for a distribution, "strata" when strata are given, "label"
+          when there is y, else "uniform".
+        - :class:`~sklearn_awsgd.samplers.StrataSampler` or
+          :class:`~sklearn_awsgd.samplers.GaussianSampler` set the details, among them
+          the paper's gradient step instead of closed forms.
+    surrogate : fitted estimator, array-like of shape (n_samples,), "learned" or None, \
+default=None
+        A cheap guess of the function at *every* row. Labels or strata are then divided
+        into bins of it, and it becomes a control variate. A fitted cheap model is
+        scored by its own `loss`; an array is taken as it is; "learned" fits a gradient
+        boosted regressor of the absolute values to the rows evaluated so far, at every
+        doubling of their number (X must be dense and numeric).
+    control_variate : bool, default=True
+        Whether what is known of rows is used to lower the variance. False is the
+        paper's algorithm.
+    max_evaluations : int >= 3, default=10000
+        Largest number of evaluations, in ``fit`` and in each ``partial_fit``.
+    rtol : float > 0 or None, default=0.02
+        Stop when half the width of the interval is this fraction of the estimate. None
+        spends `max_evaluations`.
+    confidence : float in (0, 1), default=0.95
+        Probability of the interval to cover.
+    batch_size : int >= 3 or "auto", default="auto"
+        Draws in a round: they share one state of the sampler. "auto" starts with 100
+        and lets rounds grow with the number of draws, up to 10,000; the loss gets at
+        most 1,000 rows in one call.
+    verbose : int, default=0
+        Whether to print a line now and then.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the draws.
+
+    Attributes
+    ----------
+    estimate_ : float
+        The estimate.
+    std_error_ : float
+        Its standard error; 0 when every row has been evaluated.
+    confidence_interval_ : tuple of two floats
+        Interval that covers the truth with probability `confidence`. When the effective
+        sample size is below 25, all that is known: the range of the loss.
+    status_ : {"exact", "tolerance", "budget", "interrupted"}
+        Why sampling ended; "interrupted" after an error of the loss.
+    n_evaluations_ : int
+        Number of distinct rows evaluated; each is evaluated once. (One of them is
+        evaluated again, to check that the loss is a function.)
+    n_draws_ : int
+        Number of draws, with replacement.
+    effective_sample_size_ : float
+        How many draws of equal size would have varied as much.
+    max_weight_share_ : float
+        Share of the largest draw among the deviations of all draws.
+    variance_gain_ : float
+        Estimated variance of a plain average of as many rows, over ours.
+    sampling_probabilities_ : ndarray, or tuple of two for "row_column"
+        Learned probabilities of the strata, rows and columns, or components.
+    history_ : dict of ndarray
+        How estimate, error and gain went, ready for a data frame.
+    n_features_in_ : int
+        Number of features, where X has any.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X has any.
+
+    See Also
+    --------
+    sklearn.model_selection.cross_val_score : Evaluates every row.
+
+    Notes
+    -----
+    Round k gives ``A_k + mean((f - a_k) / q_k)``: q_k is the density learned before the
+    round, a_k a guess of f made before the round (its value for rows evaluated before)
+    and A_k the exact mean of the guess. Each round is unbiased; they are averaged with
+    weights ``B_k sqrt(T_k)``, B_k draws in the round and T_k so far [2]_. The interval
+    allows for skewness [3]_ and for large values that may not have been seen yet.
+
+    References
+    ----------
+    .. [1] G. Bouchard, T. Trouillon, J. Perez, A. Gaidon, "Online Learning to Sample".
+    .. [2] A. Owen, Y. Zhou, "The square root rule for adaptive importance sampling".
+    .. [3] P. Hall, "On the removal of skewness by transformation", 1992.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn_awsgd import MinVarianceImportanceEstimator
+    >>> X, y = make_classification(50_000, weights=[0.98], random_state=0)
+    >>> model = LogisticRegression().fit(X[:1000], y[:1000])
+    >>> loss = MinVarianceImportanceEstimator(
+    ...     model, "log_loss", rtol=0.1, random_state=0
+    ... ).fit(X, y)
+    >>> loss.n_evaluations_ < 10_000
+    True
+    >>> low, high = loss.confidence_interval_
+    >>> low < loss.estimate_ < high
+    True
+    """
+
+    def __init__(
+        self,
+        estimator=None,
+        loss=None,
+        *,
+        sampler="auto",
+        surrogate=None,
+        control_variate=True,
+        max_evaluations=10_000,
+        rtol=0.02,
+        confidence=0.95,
+        batch_size="auto",
+        verbose=0,
+        random_state=None,
+    ):
+        self.estimator = estimator
+        self.loss = loss
+        self.sampler = sampler
+        self.surrogate = surrogate
+        self.control_variate = control_variate
+        self.max_evaluations = max_evaluations
+        self.rtol = rtol
+        self.confidence = confidence
+        self.batch_size = batch_size
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.string = True
+        # The model may take missing values; its rows are passed on as they are.
+        tags.input_tags.allow_nan = True
+        tags.target_tags.required = not callable(self.loss)
+        return tags
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "estimate_")
+
+    def fit(self, X, y=None, sample_weight=None, strata=None):
+        """Estimate the mean over rows.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, data frame, sequence, or frozen distribution
+            Anything with rows. The model sees the rows that are drawn, never the rest.
+        y : array-like of shape (n_samples,), default=None
+            Targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows in the mean.
+        strata : array-like of shape (n_samples,), default=None
+            Strata of the rows, for sampling.
+
+        Returns
+        -------
+        self : object
+            Fitted estimator.
+
+        Notes
+        -----
+        When the loss fails, the error is passed on, what has been evaluated is kept,
+        and ``partial_fit()`` goes on from there.
+        """
+        with unchanged_on_failure(self):
+            self._check_params()
+            seed = check_random_state(self.random_state).randint(2**31 - 1)
+            generator = np.random.PCG64(seed)
+            space, weight = make_space(
+                self, X, y, sample_weight, strata, generator, reset=True
+            )
+            integrator = Integrator(space, space.integrand.target)
+            status, failure = self._run(integrator)
+        return self._keep(integrator, generator, weight, status, failure)
+
+    def partial_fit(self, X=None, y=None, sample_weight=None, strata=None):
+        """Go on drawing, from the same rows or with more rows of a stream.
+
+        Parameters
+        ----------
+        X, y, sample_weight, strata : as in fit
+            More rows: the estimate is then of all rows so far. Without X, up to
+            `max_evaluations` more of the last rows given are evaluated.
+
+        Returns
+        -------
+        self : object
+            Fitted estimator.
+        """
+        started = hasattr(self, "_integrator")
+        if X is None:
+            if not started:
+                raise ValueError(
+                    "partial_fit() without X goes on with the rows of fit, but there "
+                    "was none yet; call fit(X, y) first."
+                )
+            self._check_params()
+            # The loss may have been repaired since.
+            self._integrator.space.integrand.replace(self.estimator, self.loss)
+            status, failure = self._run(self._integrator)
+            return self._keep(
+                self._integrator, self._generator, self._weight, status, failure
+            )
+        if not started:
+            return self.fit(X, y, sample_weight, strata)
+        with unchanged_on_failure(self):
+            self._check_params()
+            generator = copy.deepcopy(self._generator)
+            space, weight = make_space(
+                self, X, y, sample_weight, strata, generator, reset=False
+            )
+            total = self._weight + weight
+            integrator = Integrator(
+                space, space.integrand.target, self._integrator, weight / total
+            )
+            status, failure = self._run(integrator)
+        return self._keep(integrator, generator, total, status, failure)
+
+    def sample(self, n_samples=1):
+        """Draw rows from the learned distribution.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            Number of draws, with replacement.
+
+        Returns
+        -------
+        rows : ndarray of shape (n_samples,) or (n_samples, 2)
+            Positions of rows, entries (i, j) of a matrix, or locations.
+        weights : ndarray of shape (n_samples,)
+            1/q: the mean of weights times values is unbiased for the mean over all.
+        """
+        check_is_fitted(self)
+        check_number("n_samples", n_samples, low=1, integer=True)
+        points = self._integrator.space.family.draw_points(n_samples)
+        if "x" in points.dtype.names:
+            rows = self._integrator.space.family.arguments(points)
+        elif self.sampler == "row_column":
+            rows = np.column_stack([points["i"], points["j"]])
+        else:
+            rows = points["i"].copy()
+        return rows, 1 / points["q"]
+
+    @property
+    def history_(self):
+        """Estimate, error and gain over time, a dict of arrays."""
+        check_is_fitted(self)
+        columns = zip(*self._integrator.history, strict=True)
+        return dict(zip(HISTORY_COLUMNS, map(np.asarray, columns), strict=True))
+
+    def summary(self):
+        """Return a summary that prints as text and shows as a table in notebooks."""
+        check_is_fitted(self)
+        return Summary(self)
+
+    def _check_params(self):
+        if isinstance(self.sampler, str):
+            check_option("sampler", self.sampler, SAMPLERS)
+        elif isinstance(self.sampler, (StrataSampler, GaussianSampler)):
+            self.sampler._check()
+        else:
+            raise TypeError(
+                f"sampler={self.sampler!r} is neither one of {SAMPLERS} nor a "
+                "StrataSampler or GaussianSampler of sklearn_awsgd.samplers."
+            )
+        if isinstance(self.surrogate, str):
+            check_option("surrogate", self.surrogate, ("learned",))
+        check_number("max_evaluations", self.max_evaluations, low=3, integer=True)
+        check_number("confidence", self.confidence, above=0, below=1)
+        if self.rtol is not None:
+            check_number("rtol", self.rtol, above=0)
+        if self.batch_size != "auto":
+            check_number("batch_size", self.batch_size, low=3, integer=True)
+
+    def _run(self, integrator):
+        """Draw; return why it ended, and an error of the loss if there was one.
+
+        An error before anything is known is raised, others are for :meth:`_keep`.
+        """
+        try:
+            status = integrator.run(
+                self.max_evaluations,
+                self.batch_size,
+                self.rtol,
+                self.confidence,
+                self._print if self.verbose else lambda integrator: None,
+            )
+        except BaseException as error:
+            if not integrator.n_draws:
+                raise
+            error.add_note(
+                f"The {integrator.space.n_evaluations} evaluations before are kept: "
+                "partial_fit() goes on from there."
+            )
+            return "interrupted", error
+        return status, None
+
+    def _keep(self, integrator, generator, weight, status, failure):
+        """Assign what is known; pass on an error of the loss."""
+        self._integrator = integrator
+        self._generator = generator
+        self._weight = weight
+        self._assign(integrator, status)
+        if failure is not None:
+            raise failure
+        ess = self.effective_sample_size_
+        if status != "exact" and ess < LEAST_SAMPLE_SIZE:
+            warnings.warn(
+                f"The effective sample size is {ess:.3g}, too small for an interval to "
+                "be trusted; raise max_evaluations, call partial_fit(), or give a "
+                "surrogate.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return self
+
+    def _assign(self, integrator, status):
+        target = integrator.target
+        estimate = integrator.estimate()
+        self.estimate_ = target.value(estimate.mean)
+        self.std_error_ = estimate.standard_error(target)
+        self.confidence_interval_ = estimate.interval(target, self.confidence)
+        self.status_ = status
+        self.n_evaluations_ = integrator.n_evaluations
+        self.n_draws_ = integrator.n_draws_in_all
+        self.effective_sample_size_ = (
+            float(self.n_evaluations_)
+            if estimate.exact
+            else estimate.effective_sample_size(target)
+        )
+        self.max_weight_share_ = estimate.max_weight_share()
+        self.variance_gain_ = float(integrator.variance_gain(estimate))
+        self.sampling_probabilities_ = integrator.space.family.probabilities()
+
+    def _print(self, integrator):
+        row = dict(zip(HISTORY_COLUMNS, integrator.history[-1], strict=True))
+        print(
+            f"{row['evaluations']} evaluations, {row['seconds']:.1f} s: "
+            f"{row['estimate']:.6g} +- {row['std_error']:.2g}, effective sample size "
+            f"{row['effective_sample_size']:.0f}"
+        )

@@ -1,0 +1,301 @@
+"""Integrands: the loss of a model at chosen rows, and what is estimated from it."""
+
+import numpy as np
+from scipy import sparse
+
+from sklearn_awsgd._integration import Difference, Mean, Ratio
+from sklearn_awsgd._validation import check_option
+
+# A second evaluation may differ by the rounding of a float32 network.
+REPEAT_RTOL = 1e-3
+
+
+def take_rows(X, rows):
+    """Return rows of anything that has rows.
+
+    Parameters
+    ----------
+    X : array, sparse matrix, data frame, list or other sequence
+        Data.
+    rows : ndarray of int
+        Positions.
+    """
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    if hasattr(X, "shape"):
+        return X[rows]
+    return [X[i] for i in rows]
+
+
+def n_rows(X):
+    """Return the number of rows of anything that has rows."""
+    return X.shape[0] if hasattr(X, "shape") else len(X)
+
+
+def row_indexable(X):
+    """Return X in a form whose rows can be taken."""
+    return X.tocsr() if sparse.issparse(X) else X
+
+
+def is_distribution(X):
+    """Return whether X is a frozen continuous distribution of scipy.stats."""
+    return hasattr(X, "rvs") and hasattr(X, "logpdf")
+
+
+def _class_index(estimator, y):
+    classes = np.asarray(estimator.classes_)
+    y = np.asarray(y)
+    index = np.searchsorted(classes, y)
+    index = np.minimum(index, len(classes) - 1)
+    if (classes[index] != y).any():
+        unknown = y[classes[index] != y][0]
+        raise ValueError(
+            f"y has the label {unknown}, which estimator.classes_={classes} does not "
+            "have; leave these rows out or give them weight zero."
+        )
+    return index
+
+
+def _probability_of_label(estimator, X, y):
+    probabilities = np.asarray(estimator.predict_proba(X))
+    index = _class_index(estimator, y)
+    return probabilities, probabilities[np.arange(len(index)), index], index
+
+
+def log_loss(estimator, X, y):
+    """Return minus the logarithm of the probability of the label."""
+    probabilities, p, _ = _probability_of_label(estimator, X, y)
+    return -np.log(np.clip(p, np.finfo(probabilities.dtype).eps, 1.0))
+
+
+def zero_one(estimator, X, y):
+    """Return 1 for a wrong label."""
+    return np.asarray(estimator.predict(X)) != np.asarray(y)
+
+
+def brier(estimator, X, y):
+    """Return the squared distance of the probabilities from the label."""
+    probabilities, p, index = _probability_of_label(estimator, X, y)
+    if probabilities.shape[1] <= 2:
+        return (1 - p) ** 2
+    probabilities = probabilities.astype(float)
+    probabilities[np.arange(len(index)), index] -= 1
+    return (probabilities**2).sum(axis=1)
+
+
+def squared_error(estimator, X, y):
+    """Return the squared error."""
+    return (np.asarray(y, dtype=float) - np.asarray(estimator.predict(X))) ** 2
+
+
+def absolute_error(estimator, X, y):
+    """Return the absolute error."""
+    return np.abs(np.asarray(y, dtype=float) - np.asarray(estimator.predict(X)))
+
+
+def _positives(estimator, X, y):
+    classes = estimator.classes_
+    if len(classes) != 2:
+        raise ValueError(
+            f"precision, recall and f1 are of binary classifiers, but estimator has "
+            f"{len(classes)} classes; use a callable loss, such as one class against "
+            "the rest."
+        )
+    positive = classes[1]
+    predicted = np.asarray(estimator.predict(X)) == positive
+    return predicted, np.asarray(y) == positive
+
+
+def precision(estimator, X, y):
+    """Return true positives and predicted positives."""
+    predicted, actual = _positives(estimator, X, y)
+    return np.column_stack([predicted & actual, predicted])
+
+
+def recall(estimator, X, y):
+    """Return true positives and positives."""
+    predicted, actual = _positives(estimator, X, y)
+    return np.column_stack([predicted & actual, actual])
+
+
+def f1(estimator, X, y):
+    """Return twice the true positives, and predicted and actual positives together."""
+    predicted, actual = _positives(estimator, X, y)
+    return np.column_stack([2 * (predicted & actual), predicted * 1 + actual])
+
+
+LOSSES = {
+    "log_loss": (log_loss, (0.0, np.inf)),
+    "zero_one": (zero_one, (0.0, 1.0)),
+    "brier": (brier, (0.0, 2.0)),
+    "squared_error": (squared_error, (0.0, np.inf)),
+    "absolute_error": (absolute_error, (0.0, np.inf)),
+}
+RATES = {"precision": precision, "recall": recall, "f1": f1}
+# Losses for which "how wrong is the probability" is a finer score than the loss.
+HARD_LOSSES = ("zero_one", *RATES)
+
+
+class Integrand:
+    """The values of f at given rows.
+
+    Parameters
+    ----------
+    estimator : fitted estimator, tuple of two of them, or None
+        Model, or the two models whose difference is wanted.
+    loss : str, callable or None
+        Loss; None for the mean of y.
+    X, y : data
+        All rows; None for y when there is none.
+    """
+
+    def __init__(self, estimator, loss, X, y):
+        self.models = estimator if isinstance(estimator, tuple) else (estimator,)
+        self.loss = loss
+        self.X = X
+        self.y = y
+        self._first = None
+        if isinstance(loss, str):
+            check_option("loss", loss, (*LOSSES, *RATES))
+            if estimator is None:
+                raise ValueError(
+                    f"loss={loss!r} needs a fitted estimator, got estimator=None; or "
+                    "give a callable loss(X_rows, y_rows)."
+                )
+            part = Ratio() if loss in RATES else Mean(LOSSES[loss][1])
+        elif loss is None or callable(loss):
+            part = Mean()
+        else:
+            raise TypeError(f"loss={loss!r} is neither a name, a callable nor None.")
+        if loss is None and estimator is not None:
+            raise ValueError(
+                "estimator is given but loss=None; choose one of "
+                f"{(*LOSSES, *RATES)} or give a callable loss(estimator, X, y)."
+            )
+        needs_y = loss is None or isinstance(loss, str)
+        if needs_y and y is None:
+            raise ValueError(
+                "This estimator requires y to be passed, but the target y is None; "
+                "without y give a callable loss(X_rows)."
+            )
+        if len(self.models) not in (1, 2):
+            raise ValueError(
+                f"estimator is a tuple of {len(self.models)}; a difference has two."
+            )
+        self.target = Difference(part) if len(self.models) == 2 else part
+
+    def replace(self, estimator, loss):
+        """Take another model and loss, for the same kind of target.
+
+        Raises
+        ------
+        ValueError
+            When the target would be another one.
+        """
+        other = Integrand(estimator, loss, self.X, self.y)
+        same = other.target.n_values == self.target.n_values
+        if not same or type(other.target) is not type(self.target):
+            raise ValueError(
+                f"loss={loss!r} estimates something else than before; call fit."
+            )
+        self.models, self.loss = other.models, other.loss
+
+    def at(self, rows):
+        """Return the values at positions, of shape (n_rows, n_values)."""
+        y = None if self.y is None else take_rows(self.y, rows)
+        if self.loss is None:
+            return self._check(np.asarray(y, dtype=float), len(rows))
+        return self.on(take_rows(self.X, rows), y, len(rows))
+
+    def on(self, X, y, n):
+        """Return the values on given data, of shape (n_rows, n_values)."""
+        parts = []
+        for model in self.models:
+            if isinstance(self.loss, str):
+                function = RATES.get(self.loss) or LOSSES[self.loss][0]
+                values = function(model, X, y)
+            else:
+                arguments = (X,) if y is None else (X, y)
+                if model is not None:
+                    arguments = (model, *arguments)
+                values = self.loss(*arguments)
+            parts.append(self._check(values, n))
+        return np.concatenate(parts, axis=1)
+
+    def _check(self, values, n):
+        values = np.asarray(values)
+        n_values = self.target.n_values // len(self.models)
+        name = getattr(self.loss, "__name__", self.loss)
+        if values.shape not in ((n,), (n, n_values)):
+            raise ValueError(
+                f"The loss {name!r} returned shape {values.shape} for {n} rows; it "
+                f"must return {n} numbers, one for each row."
+            )
+        values = values.astype(float).reshape(n, n_values)
+        if not np.isfinite(values).all():
+            raise ValueError(
+                f"The loss {name!r} returned {values[~np.isfinite(values)][0]} for one "
+                "of the rows; it must be finite, so clip it or leave such rows out."
+            )
+        return values
+
+    def repeatable(self, evaluate, keys):
+        """Evaluate, and once evaluate the first row of all again.
+
+        Parameters
+        ----------
+        evaluate : callable
+            Takes an array of keys, returns their values.
+        keys : ndarray
+            What to evaluate: positions, entries or locations.
+        """
+        if self._first is None or self._first[1] is None:
+            values = evaluate(keys)
+            if self._first is None:
+                self._first = (keys[:1].copy(), values[0])
+            return values
+        key, before = self._first
+        values = evaluate(np.concatenate([key, keys]))
+        again = values[0]
+        if not np.allclose(again, before, rtol=REPEAT_RTOL, atol=1e-12):
+            raise ValueError(
+                f"The loss gave {before} for a row and {again} when it was evaluated "
+                "again; it must give one value for a row: switch off dropout and other "
+                "randomness, or fix its seed."
+            )
+        self._first = (key, None)
+        return values[1:]
+
+
+def surrogate_score(surrogate, integrand, X, y, n):
+    """Return the score of every row: what a cheap model says of f.
+
+    Parameters
+    ----------
+    surrogate : fitted estimator or array-like of shape (n_samples,)
+        A cheap model, evaluated at all rows, or the scores themselves.
+    integrand : Integrand
+        For its loss.
+    X, y : data
+        All rows.
+    n : int
+        Number of rows.
+    """
+    if not hasattr(surrogate, "predict"):
+        score = np.asarray(surrogate, dtype=float)
+        if score.shape != (n,):
+            raise ValueError(
+                f"surrogate has shape {score.shape}, X has {n} rows; give one score "
+                "for each row, a fitted estimator, or 'learned'."
+            )
+    elif integrand.loss in HARD_LOSSES and hasattr(surrogate, "predict_proba"):
+        score = 1 - _probability_of_label(surrogate, X, y)[1]
+    else:
+        cheap = Integrand(surrogate, integrand.loss, X, y)
+        values = cheap.on(X, y, n)
+        score = values @ cheap.target.direction(values.mean(axis=0))
+    if not np.isfinite(score).all():
+        raise ValueError(
+            "surrogate gives scores that are not finite; give finite ones."
+        )
+    return score.astype(float)

@@ -1,0 +1,267 @@
+"""From what a user gave to what is integrated over."""
+
+from numbers import Number
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.utils import check_consistent_length, column_or_1d
+from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import validate_data
+
+from sklearn_awsgd._continuous import GaussianFamily, GaussianSampler
+from sklearn_awsgd._control import Control
+from sklearn_awsgd._families import (
+    NormFamily,
+    RowColumnFamily,
+    StrataFamily,
+    score_bins,
+)
+from sklearn_awsgd._integrands import (
+    Integrand,
+    is_distribution,
+    n_rows,
+    row_indexable,
+    surrogate_score,
+)
+from sklearn_awsgd._spaces import DistributionSpace, FiniteSpace
+from sklearn_awsgd._validation import check_option, check_rows, check_weights
+from sklearn_awsgd.samplers import StrataSampler
+
+# A target with more values than this is a number, not a label; it is cut into bins.
+MAX_LABELS = 100
+TARGET_BINS = 16
+# Rows in one call of the loss, unless batch_size says more.
+LONGEST_CALL = 1000
+
+
+def make_space(estimator, X, y, sample_weight, strata, generator, *, reset):
+    """Return what is integrated over, and its total weight.
+
+    Parameters
+    ----------
+    estimator : MinVarianceImportanceEstimator
+        For its parameters; n_features_in_ is set or checked.
+    X, y, sample_weight, strata : as given to fit
+        Data.
+    generator : numpy.random.BitGenerator
+        Random stream.
+    reset : bool
+        Whether X defines the features, or must have the known ones.
+    """
+    sampler = estimator.sampler
+    if is_distribution(X):
+        given = {"y": y, "sample_weight": sample_weight, "strata": strata}
+        return _make_distribution(estimator, X, given, generator), 1.0
+    if sampler == "gaussian" or isinstance(sampler, GaussianSampler):
+        raise TypeError(
+            "A Gaussian sampler needs X to be a frozen continuous distribution of "
+            f"scipy.stats, got {type(X).__name__}; for rows use sampler='auto'."
+        )
+    X = _check_X(estimator, X, reset=reset)
+    if sampler == "row_column":
+        given = {"y": y, "sample_weight": sample_weight, "strata": strata}
+        return _make_entries(estimator, X, given, generator)
+    return _make_rows(estimator, X, y, sample_weight, strata, generator)
+
+
+def _make_rows(estimator, X, y, sample_weight, strata, generator):
+    """Return the rows of X as a space, and their total weight."""
+    n = n_rows(X)
+    check_consistent_length(X, y, strata)
+    weights = check_weights(sample_weight, n)
+    y = y if y is None or hasattr(y, "iloc") else np.asarray(y)
+    integrand = Integrand(estimator.estimator, estimator.loss, X, y)
+    mass = np.full(n, 1 / n) if weights is None else weights / weights.sum()
+    uneven = None if weights is None else mass
+    by_norm = estimator.sampler == "norm"
+    control = Control(
+        mass,
+        integrand.target.n_values,
+        guess_known=estimator.control_variate,
+        guess_unknown=estimator.control_variate and not by_norm,
+    )
+    total = _total_weight(sample_weight, n)
+    call = _longest_call(estimator)
+    if by_norm:
+        control.set_strata(np.zeros(n, dtype=np.int32), 1)
+        family = NormFamily(generator, uneven, _squared_norms(X))
+        return FiniteSpace(integrand, mass, family, control, call), total
+    setting = StrataSampler()
+    if isinstance(estimator.sampler, StrataSampler):
+        setting = clone(estimator.sampler)
+    family = StrataFamily(generator, uneven, n, setting)
+    space = FiniteSpace(integrand, mass, family, control, call)
+    labels, n_labels = _labels(estimator, y, strata, n)
+    index, n_strata, score = labels.astype(np.int32), n_labels, None
+    if isinstance(estimator.surrogate, str):
+        seed = int(generator.random_raw() % 2**31)
+        space.learn_surrogate(_features(X, labels), labels, n_labels, seed)
+    elif estimator.surrogate is not None:
+        score = surrogate_score(estimator.surrogate, integrand, X, y, n)
+        index, n_strata = score_bins(score, mass, labels, n_labels)
+    family.set_strata(index, n_strata)
+    control.set_strata(index, n_strata, score)
+    if n_strata > 1:
+        family.refit(control.expected_squares(), np.zeros(n_strata))
+    return space, total
+
+
+def _make_distribution(estimator, X, given, generator):
+    """Return a distribution as a space."""
+    setting = estimator.sampler
+    if isinstance(setting, str):
+        check_option("sampler", setting, ("auto", "gaussian"))
+        setting = GaussianSampler()
+    elif isinstance(setting, StrataSampler):
+        raise TypeError("X is a distribution: use sampler='gaussian'.")
+    if not callable(estimator.loss):
+        raise ValueError(
+            f"X is a distribution, but loss={estimator.loss!r}; give a callable "
+            "loss(x) that takes an array of locations."
+        )
+    _refuse(given, "X is a distribution and has no rows")
+    integrand = Integrand(estimator.estimator, estimator.loss, X, None)
+    return DistributionSpace(integrand, GaussianFamily(generator, X, clone(setting)))
+
+
+def _make_entries(estimator, X, given, generator):
+    """Return the entries of a matrix as a space, and their number."""
+    if not (callable(estimator.loss) or estimator.estimator is not None):
+        raise ValueError(
+            "sampler='row_column' needs loss(entries, values), or an estimator whose "
+            "predict takes an array of entries (i, j)."
+        )
+    _refuse(given, "With sampler='row_column' the entries of X are the targets")
+    if not isinstance(X, np.ndarray) and not sparse.issparse(X):
+        raise TypeError(
+            "sampler='row_column' needs X to be an array or a sparse matrix, got "
+            f"{type(X).__name__}."
+        )
+    n_entries = X.shape[0] * X.shape[1]
+    integrand = Integrand(estimator.estimator, estimator.loss, X, X)
+    mass = np.full(n_entries, 1 / n_entries)
+    control = Control(
+        mass,
+        integrand.target.n_values,
+        guess_known=estimator.control_variate,
+        # A guess for all entries would add its error, over small q, to all of them.
+        guess_unknown=False,
+    )
+    control.set_strata(np.zeros(n_entries, dtype=np.int32), 1)
+    family = RowColumnFamily(generator, X.shape)
+    call = _longest_call(estimator)
+    space = FiniteSpace(integrand, mass, family, control, call, n_columns=X.shape[1])
+    return space, float(n_entries)
+
+
+def _longest_call(estimator):
+    """Return how many rows the loss gets at once."""
+    batch_size = estimator.batch_size
+    return LONGEST_CALL if batch_size == "auto" else max(batch_size, LONGEST_CALL)
+
+
+def _refuse(given, reason):
+    """Raise if anything was given that has no meaning here."""
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(f"{reason}, but {name} was given; use {name}=None.")
+
+
+def _check_X(estimator, X, *, reset):
+    """Check what can be checked without looking at every row."""
+    if hasattr(X, "columns"):
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+        if n_rows(X) == 0:
+            raise ValueError("X has 0 sample(s), at least one is required.")
+        return X
+    # Numbers or rows of numbers; anything else is passed to the model as it is.
+    numeric = (Number, list, tuple, np.ndarray)
+    if isinstance(X, (list, tuple)) and len(X) and not isinstance(X[0], numeric):
+        return X
+    X = validate_data(
+        estimator,
+        X,
+        reset=reset,
+        accept_sparse=True,
+        dtype=None,
+        ensure_all_finite=False,
+    )
+    return row_indexable(X)
+
+
+def _labels(estimator, y, strata, n):
+    """Return the index of each row's label or stratum, and their number."""
+    kind = estimator.sampler
+    if isinstance(kind, StrataSampler):
+        kind = "strata" if kind.by == "given" else "label"
+    if kind == "auto":
+        kind = "strata" if strata is not None else "label"
+        kind = "uniform" if kind == "label" and y is None else kind
+    one = np.zeros(n, dtype=np.intp), 1
+    if kind == "uniform":
+        return one
+    if kind == "strata":
+        if strata is None:
+            raise ValueError(
+                "The sampler draws given strata, but strata=None: pass strata to fit "
+                "and partial_fit, or use sampler='label'."
+            )
+        values, index = np.unique(column_or_1d(strata), return_inverse=True)
+        return index, len(values)
+    if y is None:
+        raise ValueError("sampler='label' needs y, but y=None: pass y to fit.")
+    y = np.asarray(y)
+    # For the mean of y, sampling by y would presuppose the answer.
+    if estimator.loss is None or y.ndim != 1:
+        return one
+    if y.dtype.kind in "bui" and int(y.max()) - int(y.min()) < MAX_LABELS:
+        # Small integers are counted in linear time.
+        index = y.astype(np.intp) - int(y.min())
+        present = np.bincount(index) > 0
+        return (np.cumsum(present) - 1)[index], int(present.sum())
+    values, index = np.unique(y, return_inverse=True)
+    if len(values) <= MAX_LABELS and type_of_target(y) != "continuous":
+        return index, len(values)
+    score = y.astype(float)
+    mass = np.full(n, 1 / n)
+    strata, n_strata = score_bins(score - np.median(score), mass, n_bins=TARGET_BINS)
+    return strata.astype(np.intp), n_strata
+
+
+def _features(X, labels):
+    """Return the features a surrogate is learned from: X and the label."""
+    if sparse.issparse(X):
+        raise TypeError(
+            "surrogate='learned' needs dense X, got a sparse matrix; give X.toarray(), "
+            "or a cheap fitted model as surrogate."
+        )
+    remedy = "surrogate='learned' needs numeric X; give a cheap fitted model or an "
+    return np.column_stack([_numbers(X, remedy + "array of scores."), labels])
+
+
+def _squared_norms(X):
+    """Return the squared norms of rows."""
+    if sparse.issparse(X):
+        return check_rows(X.astype(np.float64))[1]
+    remedy = "sampler='norm' needs numeric X; use sampler='auto'."
+    return check_rows(_numbers(X, remedy))[1]
+
+
+def _numbers(X, remedy):
+    """Return X as an array of numbers."""
+    try:
+        X = np.ascontiguousarray(X, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(remedy) from error
+    if X.ndim != 2:
+        raise TypeError(remedy)
+    return X
+
+
+def _total_weight(sample_weight, n):
+    """Return the weight of all rows together."""
+    if sample_weight is None:
+        return float(n)
+    weight = np.asarray(sample_weight, dtype=float)
+    return float(np.broadcast_to(weight, n).sum())
