@@ -1,10 +1,10 @@
 """SGD that learns how to sample, as scikit-learn estimators."""
 
-from sklearn_awsgd._classifier import AWSGDClassifier
-from sklearn_awsgd._entries import matrix_from_entries
-from sklearn_awsgd._factorization import AWSGDMatrixFactorization
-from sklearn_awsgd._importance import MinVarianceImportanceEstimator
-from sklearn_awsgd._regressor import AWSGDRegressor
+from sklearn_awsgd._factorization.entries import matrix_from_entries
+from sklearn_awsgd._factorization.factorization import AWSGDMatrixFactorization
+from sklearn_awsgd._importance.importance import MinVarianceImportanceEstimator
+from sklearn_awsgd._linear.classifier import AWSGDClassifier
+from sklearn_awsgd._linear.regressor import AWSGDRegressor
 
 __all__ = [
     "AWSGDClassifier",

@@ -11,10 +11,10 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, column_or_1d
 
-from sklearn_awsgd._continuous import GaussianSampler
+from sklearn_awsgd._factorization.row_column import RowColumnSampler
+from sklearn_awsgd._importance.continuous import GaussianSampler
 from sklearn_awsgd._kernels import _level_sampler
 from sklearn_awsgd._kernels import _samplers as kernels
-from sklearn_awsgd._row_column import RowColumnSampler
 from sklearn_awsgd._validation import check_number, check_option
 
 __all__ = [

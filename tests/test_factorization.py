@@ -17,8 +17,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from sklearn_awsgd import AWSGDMatrixFactorization, matrix_from_entries
-from sklearn_awsgd._entries import check_entries
-from sklearn_awsgd._row_solver import evaluate_loss, solve_rows
+from sklearn_awsgd._factorization.entries import check_entries
+from sklearn_awsgd._factorization.row_solver import evaluate_loss, solve_rows
 from sklearn_awsgd.samplers import RowColumnSampler, StrataSampler, UniformSampler
 
 LOSSES = ("squared_error", "huber", "log_loss", "poisson")

@@ -9,8 +9,8 @@ from sklearn_awsgd._kernels._entries import Entries, UniformEntrySampler
 from sklearn_awsgd._kernels._factorization import LOSSES, FactorizationProblem
 from sklearn_awsgd._kernels._loop import POINT, SUMS, run
 
+from sklearn_awsgd._factorization.row_solver import evaluate_loss
 from sklearn_awsgd._kernels import _entry_samplers as samplers
-from sklearn_awsgd._row_solver import evaluate_loss
 
 EPSILON = 0.7
 

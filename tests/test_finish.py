@@ -13,8 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, Ridge
 
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
-from sklearn_awsgd._finish import CHEAP
-from sklearn_awsgd._objectives import (
+from sklearn_awsgd._linear.finish import CHEAP
+from sklearn_awsgd._linear.objectives import (
     LinearObjective,
     MultinomialObjective,
     best_constant,

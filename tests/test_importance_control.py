@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from sklearn_awsgd._control import Columns, Control
+from sklearn_awsgd._importance.control import Columns, Control
 
 
 def make(seed, n=40, n_values=2, n_strata=3, with_score=True, **parameters):

@@ -10,8 +10,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.integrate import quad
 
-from sklearn_awsgd._continuous import GaussianFamily, GaussianSampler
-from sklearn_awsgd._families import (
+from sklearn_awsgd._importance.continuous import GaussianFamily, GaussianSampler
+from sklearn_awsgd._importance.families import (
     NormFamily,
     RowColumnFamily,
     StrataFamily,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy.stats import norm
 
-from sklearn_awsgd._integration import (
+from sklearn_awsgd._importance.integration import (
     Combination,
     Difference,
     Estimate,

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import sparse
 
-from sklearn_awsgd._integration import Difference, Mean, Ratio
+from sklearn_awsgd._importance.integration import Difference, Mean, Ratio
 from sklearn_awsgd._validation import check_option
 
 # A second evaluation may differ by the rounding of a float32 network.

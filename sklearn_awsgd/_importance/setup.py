@@ -9,22 +9,22 @@ from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import validate_data
 
-from sklearn_awsgd._continuous import GaussianFamily, GaussianSampler
-from sklearn_awsgd._control import Control
-from sklearn_awsgd._families import (
+from sklearn_awsgd._importance.continuous import GaussianFamily, GaussianSampler
+from sklearn_awsgd._importance.control import Control
+from sklearn_awsgd._importance.families import (
     NormFamily,
     RowColumnFamily,
     StrataFamily,
     score_bins,
 )
-from sklearn_awsgd._integrands import (
+from sklearn_awsgd._importance.integrands import (
     Integrand,
     is_distribution,
     n_rows,
     row_indexable,
     surrogate_score,
 )
-from sklearn_awsgd._spaces import DistributionSpace, FiniteSpace
+from sklearn_awsgd._importance.spaces import DistributionSpace, FiniteSpace
 from sklearn_awsgd._validation import check_option, check_rows, check_weights
 from sklearn_awsgd.samplers import StrataSampler
 

@@ -4,8 +4,8 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils import column_or_1d
 
-from sklearn_awsgd._base import BaseAWSGD
 from sklearn_awsgd._kernels import _losses
+from sklearn_awsgd._linear.base import BaseAWSGD
 from sklearn_awsgd._validation import check_weights, unchanged_on_failure
 
 

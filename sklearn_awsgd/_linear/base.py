@@ -13,8 +13,8 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from sklearn_awsgd._linear.training import COORDINATE_RATES, SCALAR_RATES, TrainingMixin
 from sklearn_awsgd._solver import History
-from sklearn_awsgd._training import COORDINATE_RATES, SCALAR_RATES, TrainingMixin
 from sklearn_awsgd._validation import check_number, check_option, check_rows
 from sklearn_awsgd.samplers import LevelSampler, StrataSampler, UniformSampler
 

@@ -14,7 +14,7 @@ from time import perf_counter
 import numpy as np
 
 from sklearn_awsgd._kernels import _batch
-from sklearn_awsgd._objectives import MOST_PARAMETERS, Point
+from sklearn_awsgd._linear.objectives import MOST_PARAMETERS, Point
 
 # Rows of the first curvature sample: for each parameter, as a share of all, at least.
 ROWS_PER_PARAMETER = 12

@@ -8,11 +8,11 @@ from sklearn.utils import column_or_1d, compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-from sklearn_awsgd._base import BaseAWSGD
 from sklearn_awsgd._kernels import _losses
 from sklearn_awsgd._kernels._multinomial import MultinomialProblem
 from sklearn_awsgd._kernels._rows import Rows
-from sklearn_awsgd._objectives import MultinomialObjective
+from sklearn_awsgd._linear.base import BaseAWSGD
+from sklearn_awsgd._linear.objectives import MultinomialObjective
 from sklearn_awsgd._validation import check_weights, unchanged_on_failure
 from sklearn_awsgd.samplers import ProblemView
 

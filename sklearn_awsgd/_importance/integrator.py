@@ -4,7 +4,7 @@ from time import perf_counter
 
 import numpy as np
 
-from sklearn_awsgd._integration import (
+from sklearn_awsgd._importance.integration import (
     SHORTEST_ROUND,
     STOPPING_SAMPLE_SIZE,
     Combination,

@@ -13,8 +13,8 @@ from sklearn.base import (
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from sklearn_awsgd._entries import EntryData, check_entries
-from sklearn_awsgd._row_solver import (
+from sklearn_awsgd._factorization.entries import EntryData, check_entries
+from sklearn_awsgd._factorization.row_solver import (
     LARGEST_Z,
     dense_block,
     deviance,

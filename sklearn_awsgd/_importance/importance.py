@@ -9,11 +9,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from sklearn_awsgd._continuous import GaussianSampler
-from sklearn_awsgd._integration import LEAST_SAMPLE_SIZE
-from sklearn_awsgd._integrator import HISTORY_COLUMNS, Integrator
-from sklearn_awsgd._report import Summary
-from sklearn_awsgd._setup import make_space
+from sklearn_awsgd._importance.continuous import GaussianSampler
+from sklearn_awsgd._importance.integration import LEAST_SAMPLE_SIZE
+from sklearn_awsgd._importance.integrator import HISTORY_COLUMNS, Integrator
+from sklearn_awsgd._importance.report import Summary
+from sklearn_awsgd._importance.setup import make_space
 from sklearn_awsgd._validation import check_number, check_option, unchanged_on_failure
 from sklearn_awsgd.samplers import StrataSampler
 

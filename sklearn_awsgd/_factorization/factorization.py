@@ -10,10 +10,10 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from sklearn_awsgd._factorization_model import FactorizationModel
+from sklearn_awsgd._factorization.model import FactorizationModel
+from sklearn_awsgd._factorization.row_column import RowColumnSampler
 from sklearn_awsgd._kernels._entries import UniformEntrySampler
 from sklearn_awsgd._kernels._factorization import LOSSES, FactorizationProblem
-from sklearn_awsgd._row_column import RowColumnSampler
 from sklearn_awsgd._solver import History, StopRule, solve
 from sklearn_awsgd._validation import check_number, check_option, unchanged_on_failure
 from sklearn_awsgd.samplers import UniformSampler

@@ -7,7 +7,7 @@ gives each round as ``values``, ``guess`` and the integral of the guess.
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from sklearn_awsgd._families import score_bins
+from sklearn_awsgd._importance.families import score_bins
 
 # Rows that a surrogate is first learned from; then at each doubling.
 FIRST_SURROGATE = 200
@@ -22,7 +22,7 @@ class FiniteSpace:
         What to evaluate.
     mass : ndarray of shape (n_points,)
         P, summing to one.
-    family : family of :mod:`sklearn_awsgd._families`
+    family : family of :mod:`sklearn_awsgd._importance.families`
         How to draw.
     control : Control
         What is known.

@@ -9,10 +9,10 @@ from joblib import Parallel, delayed
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from sklearn_awsgd._finish import can_finish_l1, finish, finish_l1
 from sklearn_awsgd._kernels._linear import CoordinateRate, ScalarRate
 from sklearn_awsgd._kernels._rows import Rows
-from sklearn_awsgd._objectives import LinearObjective, best_constant
+from sklearn_awsgd._linear.finish import can_finish_l1, finish, finish_l1
+from sklearn_awsgd._linear.objectives import LinearObjective, best_constant
 from sklearn_awsgd._solver import (
     AdaptiveRate,
     History,

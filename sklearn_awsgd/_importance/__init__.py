@@ -1,0 +1,1 @@
+"""Importance sampling of integrals: MinVarianceImportanceEstimator."""

@@ -1,0 +1,1 @@
+"""The linear models: AWSGDClassifier and AWSGDRegressor."""
