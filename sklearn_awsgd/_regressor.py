@@ -288,6 +288,18 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
         """
         return self._linear_predictor(X).ravel()
 
+    def densify(self):
+        """Store the coefficients as an array, as ``fit`` leaves them.
+
+        Returns
+        -------
+        self : AWSGDRegressor
+            The fitted estimator.
+        """
+        super().densify()
+        self.coef_ = self.coef_.reshape(-1)
+        return self
+
     def _n_groups(self):
         return 1
 
