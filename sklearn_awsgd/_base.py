@@ -462,7 +462,10 @@ class BaseAWSGD(BaseEstimator, metaclass=ABCMeta):
         states = self._problem_states(k)
         n_rows = len(table.rows)
         outcome = Outcome()
+        history = options["history"]
         if not any(state["coef"].any() for state in states):
+            if self.fit_intercept and _is_constant(data, target):
+                return self._train_constant(data, k, target, history)
             if self.fit_intercept:
                 self._set_constants(data, target, states)
             n_draws = max(
@@ -480,7 +483,6 @@ class BaseAWSGD(BaseEstimator, metaclass=ABCMeta):
                 **options,
             )
             self.sampler_._store(k, kernel)
-        history = options["history"]
         started = perf_counter() - history.seconds()
         objective = self._make_objective(data, target)
         v = np.concatenate([np.append(s["coef"], s["intercept"]) for s in states])
@@ -509,6 +511,20 @@ class BaseAWSGD(BaseEstimator, metaclass=ABCMeta):
         outcome.converged = report.converged
         outcome.duality_gap = report.point.gap
         return outcome
+
+    def _train_constant(self, data, k, target, history):
+        """Solve problem k where all rows have one target: nothing to sample.
+
+        No loss is negative, so what is left of it bounds the suboptimality; a loss that
+        is zero at infinity only would never fall by a last fraction.
+        """
+        state = self._states[k]
+        state["intercept"][0] = best_constant(self._make_loss(), target, data.mass)
+        v = np.append(state["coef"], state["intercept"])
+        value = self._make_objective(data, target)(v).value
+        history.add_pass(k, len(target), 0.0, data.total * value, self.verbose)
+        state["clock"] += len(target)
+        return Outcome(n_iter=1, converged=True, duality_gap=value)
 
     # What follows is overridden for softmax regression, one problem of many models.
 
@@ -614,3 +630,9 @@ class BaseAWSGD(BaseEstimator, metaclass=ABCMeta):
                 "features with StandardScaler or MinMaxScaler, or lower eta0."
             )
         self.coef_, self.intercept_ = coef, intercept
+
+
+def _is_constant(data, target):
+    """Return whether all rows that count have the same target."""
+    present = target if data.mass is None else target[data.mass > 0]
+    return (present == present[0]).all()
