@@ -101,8 +101,8 @@ def test_softmax_with_l1_takes_steps(penalty, three_classes, seed):
     clf = AWSGDClassifier("multinomial", penalty=penalty, alpha=0.3, l1_ratio=0.9)
     clf.set_params(random_state=seed, max_iter=30, tol=None).fit(X, y)
     assert set(clf.history_["phase"]) == {"sampling"}
-    assert (clf.coef_ == 0).any()
-    assert np.isfinite(clf.coef_).all()
+    free = AWSGDClassifier("multinomial", random_state=seed).fit(X, y)
+    assert np.abs(clf.coef_).sum() < 0.3 * np.abs(free.coef_).sum()
 
 
 def softmax_twin(X, codes, draws, states, rule, l1, l2, eta0):
