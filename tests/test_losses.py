@@ -40,6 +40,20 @@ LOSSES = {
     ),
 }
 KINKS = {"hinge": [1], "perceptron": [0], "epsilon_insensitive": [-EPSILON, EPSILON]}
+# Where a second derivative jumps.
+BENDS = [-1, 1, -EPSILON, EPSILON]
+# The largest second derivative, as `_finish` is told.
+SMOOTHNESS = {
+    "log_loss": 0.25,
+    "hinge": np.inf,
+    "perceptron": np.inf,
+    "squared_hinge": 2.0,
+    "modified_huber": 2.0,
+    "squared_error": 1.0,
+    "huber": 1.0,
+    "epsilon_insensitive": np.inf,
+    "squared_epsilon_insensitive": 2.0,
+}
 MARGIN_LOSSES = {"log_loss", "hinge", "perceptron", "squared_hinge", "modified_huber"}
 
 signs = st.sampled_from([-1.0, 1.0])
@@ -70,6 +84,41 @@ def test_derivatives_by_finite_differences(name, y, z):
     formula = LOSSES[name][1]
     slope = (formula(y, z + h) - formula(y, z - h)) / (2 * h)
     np.testing.assert_allclose(evaluate(name, y, z)[1], slope, rtol=1e-5, atol=2e-5)
+
+
+@each_loss
+@given(y=signs, z=predictions)
+def test_second_derivatives_by_finite_differences(name, y, z):
+    position = y * z if name in MARGIN_LOSSES else z - y
+    h = 1e-5
+    if any(abs(position - kink) < 2 * h for kink in [*BENDS, *KINKS.get(name, ())]):
+        return
+    slope = (evaluate(name, y, z + h)[1] - evaluate(name, y, z - h)[1]) / (2 * h)
+    second = LOSSES[name][0].second_derivatives(np.array([y]), np.array([z]))[0]
+    np.testing.assert_allclose(second, slope, rtol=1e-5, atol=1e-8)
+
+
+@each_loss
+@given(y=signs, z=predictions, other=predictions)
+def test_smoothness_bounds_the_second_derivative(name, y, z, other):
+    """And the change of the derivative; it is reached, and infinite at a kink."""
+    loss, smoothness = LOSSES[name][0], SMOOTHNESS[name]
+    second = loss.second_derivatives(np.array([y, y]), np.array([z, other]))
+    assert (second >= 0).all()
+    assert (second <= smoothness).all()
+    change = abs(evaluate(name, y, z)[1] - evaluate(name, y, other)[1])
+    if np.isfinite(smoothness):
+        assert change <= smoothness * abs(z - other) * (1 + 1e-9) + 1e-12
+    assert loss.smoothness == smoothness
+
+
+@pytest.mark.parametrize("z", [-1e3, 1e3, -1e150, 1e150])
+@each_loss
+def test_second_derivatives_at_the_far_ends(name, z):
+    y = np.array([-1.0, 1.0])
+    second = LOSSES[name][0].second_derivatives(y, np.array([z, z]))
+    assert np.isfinite(second).all()
+    assert (second >= 0).all()
 
 
 @each_loss

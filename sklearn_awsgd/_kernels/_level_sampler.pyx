@@ -61,6 +61,8 @@ cdef class LevelSampler(RandomSampler):
         scaled = norms2
         if table.mass is not None:
             scaled = norms2 * (self.n_rows * table.mass) ** 2
+        # What overflows is large; whether it is too large the first steps will tell.
+        scaled = np.nan_to_num(scaled, nan=1e300, posinf=1e300)
         largest = scaled.max()
         self.base = 1.0
         if largest > 0:

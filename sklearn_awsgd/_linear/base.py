@@ -308,7 +308,8 @@ class BaseAWSGD(TrainingMixin, BaseEstimator, metaclass=ABCMeta):
         """Start from given coefficients, or from those of the last fit."""
         warm = self.warm_start and hasattr(self, "coef_")
         if coef_init is None and warm:
-            coef_init = self.coef_
+            is_sparse = sparse.issparse(self.coef_)
+            coef_init = self.coef_.toarray() if is_sparse else self.coef_
         if intercept_init is None and warm:
             intercept_init = self.intercept_
         for name, given in (("coef", coef_init), ("intercept", intercept_init)):

@@ -9,6 +9,17 @@ from sklearn_awsgd._linear.base import BaseAWSGD
 from sklearn_awsgd._validation import check_weights, unchanged_on_failure
 
 
+def _check_targets(y):
+    """Return the targets as a float64 vector whose squares are finite."""
+    y = column_or_1d(y).astype(np.float64, copy=False)
+    if np.abs(y).max() > 1e150:
+        raise ValueError(
+            "y has values so large that their squares overflow; scale the targets, "
+            "for example with TransformedTargetRegressor."
+        )
+    return y
+
+
 class AWSGDRegressor(RegressorMixin, BaseAWSGD):
     """Linear regression trained by SGD that learns which rows to sample.
 
@@ -226,7 +237,7 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
             data, y = self._check_data(X, y, strata, reset=True, y_numeric=True)
             y, sample_weight = self._hold_out(
                 data,
-                y.astype(np.float64, copy=False),
+                _check_targets(y),
                 check_weights(sample_weight, len(y)),
                 (X_val, y_val, sample_weight_val),
             )
@@ -264,7 +275,7 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
             self._check_streaming()
             first = not hasattr(self, "coef_")
             data, y = self._check_data(X, y, strata, reset=first, y_numeric=True)
-            y = column_or_1d(y).astype(np.float64, copy=False)
+            y = _check_targets(y)
             data.set_weights(check_weights(sample_weight, len(y)), None)
             if first:
                 self.sampler_ = self._make_sampler(strata, streaming=True)
@@ -288,6 +299,18 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
             Predictions.
         """
         return self._linear_predictor(X).ravel()
+
+    def densify(self):
+        """Store the coefficients as an array, as ``fit`` leaves them.
+
+        Returns
+        -------
+        self : AWSGDRegressor
+            The fitted estimator.
+        """
+        super().densify()
+        self.coef_ = self.coef_.reshape(-1)
+        return self
 
     def _n_groups(self):
         return 1

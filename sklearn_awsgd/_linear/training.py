@@ -171,6 +171,8 @@ class TrainingMixin:
         n_rows = len(table.rows)
         outcome = Outcome()
         if not any(state["coef"].any() for state in states):
+            if self.fit_intercept and _is_constant(data, target):
+                return self._train_constant(data, k, target, options["history"])
             outcome = self._sample_first(data, table, k, target, options)
         max_iter -= outcome.n_iter
         if max_iter == 0:
@@ -187,6 +189,21 @@ class TrainingMixin:
         outcome.converged = report.converged
         outcome.duality_gap = report.point.gap + ROUNDING_ERROR * width
         return outcome
+
+    def _train_constant(self, data, k, target, history):
+        """Solve problem k where all rows have one target: nothing to sample.
+
+        No loss is negative, so what is left of it bounds the suboptimality; a loss that
+        is zero at infinity only would never fall by a last fraction.
+        """
+        state = self._states[k]
+        self._set_constants(data, target, [state])
+        v = np.append(state["coef"], state["intercept"])
+        loss = self._make_loss().rounded(self._target_spread([target]))
+        value = self._make_objective(data, target, loss)(v).value
+        history.add_pass(k, len(target), 0.0, data.total * value, self.verbose)
+        state["clock"] += len(target)
+        return Outcome(n_iter=1, converged=True, duality_gap=value)
 
     def _sample_first(self, data, table, k, target, options):
         """Start problem k with the draws of at most one pass."""
@@ -349,3 +366,9 @@ class TrainingMixin:
         some = X[:: max(X.shape[0] // 1000, 1)]
         size = 1 + abs(some).sum() / some.shape[0]
         return 3 * self._target_spread(targets) / size
+
+
+def _is_constant(data, target):
+    """Return whether all rows that count have the same target."""
+    present = target if data.mass is None else target[data.mass > 0]
+    return (present == present[0]).all()
