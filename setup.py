@@ -13,6 +13,7 @@ KERNELS = [
     "_linear",
     "_entries",
     "_entry_samplers",
+    "_two_way_sampler",
     "_factorization",
 ]
 # sqrt in a loop is only vectorised when it need not set errno.
