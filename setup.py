@@ -16,6 +16,7 @@ KERNELS = [
     "_batch",
     "_entries",
     "_entry_samplers",
+    "_two_way_sampler",
     "_factorization",
 ]
 # sqrt in a loop is only vectorised when it need not set errno.

@@ -492,6 +492,7 @@ def test_stops_by_tol_and_warns_otherwise():
         ({"sampler": RowColumnSampler(update="adam")}, ValueError, "sampler.update"),
         ({"sampler": RowColumnSampler(mixing=1)}, ValueError, "sampler.mixing"),
         ({"tol": -1}, ValueError, "tol"),
+        ({"missing_values": None}, TypeError, "missing_values=None"),
         ({"loss": "log_loss"}, ValueError, "from 0 to 1"),
         ({"loss": "poisson"}, ValueError, "needs entries"),
     ],

@@ -146,7 +146,7 @@ def test_gradient_step(loss, options):
 @pytest.mark.parametrize("options", SETTINGS)
 @pytest.mark.parametrize("h", [0.01, 0.5, 10.0])
 def test_proximal_step_is_the_minimum(loss, options, h):
-    for seed in range(8):
+    for seed in range(4):
         entry = random_entry(loss, seed, h=h, **options)
         start = entry.parameters()
         free = len(start) if options.get("gain") else len(start) - 2

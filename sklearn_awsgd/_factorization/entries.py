@@ -44,6 +44,16 @@ class EntryData:
             return self.X.shape[0] * self.X.shape[1]
         return self.X.nnz if self.observed is None else int(self.observed.sum())
 
+    def take(self, rows):
+        """Return the entries of some rows."""
+        return EntryData(
+            self.X[rows],
+            None if self.observed is None else self.observed[rows],
+            None if self.weights is None else self.weights[rows],
+            self.kind,
+            self.unstored_weight,
+        )
+
     def stored(self):
         """Return the values of the stored entries, row by row, and their weights."""
         if sparse.issparse(self.X):

@@ -1,8 +1,8 @@
 """AWSGDMatrixFactorization: low-rank models of matrices, trained by AW-SGD."""
 
 import copy
+import numbers
 import warnings
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import logit
@@ -10,11 +10,11 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from sklearn_awsgd._factorization.model import FactorizationModel
+from sklearn_awsgd._factorization.model import EntryHistory, FactorizationModel
 from sklearn_awsgd._factorization.row_column import RowColumnSampler
 from sklearn_awsgd._kernels._entries import UniformEntrySampler
 from sklearn_awsgd._kernels._factorization import LOSSES, FactorizationProblem
-from sklearn_awsgd._solver import History, StopRule, solve
+from sklearn_awsgd._solver import StopRule, solve
 from sklearn_awsgd._validation import check_number, check_option, unchanged_on_failure
 from sklearn_awsgd.samplers import UniformSampler
 
@@ -24,29 +24,22 @@ AUTO_RATE = 0.8
 AUTO_DRAWS = 5
 # Size of the first factors, relative to those whose products have the data's scale.
 FIRST_SIZE = 0.4
+# The compiled loops go over four factors at a time.
+LANES = 4
 # What a shuffled pass is worth against draws with replacement: with missing entries
 # "auto" keeps the learned sampler only when it gains more.
 SHUFFLED_GAIN = 2.0
 
 
-@dataclass
-class EntryHistory(History):
-    """History of a factorization: its sampling table is that of the columns."""
+def _padded(factors):
+    """Return factors with columns of zeros, as many as the compiled loops like.
 
-    SAMPLING_COLUMNS = ("draws", "column", "probability")
-
-    def add_sampling(self, label, n_draws, sampler):
-        """Record the column probabilities."""
-        self.sampling.append((label, n_draws, sampler.column_probabilities()))
-
-    def sampling_table(self):
-        """Return the column probabilities over time as a dict of arrays."""
-        draws = np.array([row[1] for row in self.sampling])
-        table = np.array([row[2] for row in self.sampling])
-        n_times, n_columns = table.shape
-        columns = np.tile(np.arange(n_columns), n_times)
-        values = np.repeat(draws, n_columns), columns, table.ravel()
-        return dict(zip(self.SAMPLING_COLUMNS, values, strict=True))
+    Steps leave them zero.
+    """
+    n_items, n_factors = factors.shape
+    result = np.zeros((n_items, -(-n_factors // LANES) * LANES))
+    result[:, :n_factors] = factors
+    return result
 
 
 class AWSGDMatrixFactorization(FactorizationModel):
@@ -303,6 +296,10 @@ class AWSGDMatrixFactorization(FactorizationModel):
         check_number("batch_size", self.batch_size, low=1, integer=True)
         check_number("max_iter", self.max_iter, low=1, integer=True)
         check_number("n_iter_no_change", self.n_iter_no_change, low=1, integer=True)
+        if not isinstance(self.missing_values, numbers.Real):
+            raise TypeError(
+                f"missing_values={self.missing_values!r} must be a number or NaN."
+            )
         if self.eta0 is not None:
             check_number("eta0", self.eta0, above=0)
         if self.tol is not None:
@@ -357,8 +354,9 @@ class AWSGDMatrixFactorization(FactorizationModel):
         self._ridge = self.alpha * self._curvature * self._z_scale
         self._epsilon = self.epsilon * self._z_scale
         n_columns = data.X.shape[1]
+        self._n_factors = self.n_components
         self._columns = {
-            "columns": self._random_factors(n_columns),
+            "columns": _padded(self._random_factors(n_columns)),
             "column_bias": np.zeros(n_columns),
             "clock": np.zeros(1),
         }
@@ -377,13 +375,13 @@ class AWSGDMatrixFactorization(FactorizationModel):
 
         `max_iter` is None for a chunk of a stream.
         """
-        n_components = self._columns["columns"].shape[1]
+        k = self._n_factors
         rows = {
-            "rows": np.ascontiguousarray(row_factors[:, :n_components]),
+            "rows": _padded(row_factors[:, :k]),
             "row_bias": np.zeros(len(row_factors)),
         }
-        if row_factors.shape[1] > n_components:
-            rows["row_bias"][:] = row_factors[:, n_components]
+        if row_factors.shape[1] > k:
+            rows["row_bias"][:] = row_factors[:, k]
         problem = self._make_problem(data, rows | self._columns)
         history = EntryHistory()
         outcome = self._run(problem, data, max_iter, history)
@@ -399,13 +397,12 @@ class AWSGDMatrixFactorization(FactorizationModel):
         self.effective_sample_size_ = outcome.effective_sample_size
         self.t_ = 1.0 + self._columns["clock"][0]
         dtype = data.X.dtype
-        components = self._columns["columns"].T
+        components = self._columns["columns"][:, :k].T
+        row_factors = rows["rows"][:, :k]
         if self.fit_bias:
             constant = np.full((1, components.shape[1]), self._gain)
             components = np.vstack([components, constant])
-            row_factors = np.column_stack([rows["rows"], rows["row_bias"]])
-        else:
-            row_factors = rows["rows"]
+            row_factors = np.column_stack([row_factors, rows["row_bias"]])
         self.components_ = components.astype(dtype)
         self.column_bias_ = (self._gain * self._columns["column_bias"]).astype(dtype)
         self.reconstruction_err_ = self._mean_loss(data, row_factors)

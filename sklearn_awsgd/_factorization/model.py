@@ -1,6 +1,7 @@
 """What a fitted factorization can be asked."""
 
 import numbers
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
@@ -21,12 +22,33 @@ from sklearn_awsgd._factorization.row_solver import (
     row_blocks,
     solve_rows,
 )
+from sklearn_awsgd._solver import History
 from sklearn_awsgd._validation import check_number
 
 # The prediction of an entry is the link of z.
 LINKS = {"log_loss": expit, "poisson": lambda z: np.exp(np.minimum(z, LARGEST_Z))}
 # `score` always hides the same entries of a matrix.
 SCORE_SEED = 0
+
+
+@dataclass
+class EntryHistory(History):
+    """History of a factorization: its sampling table is that of the columns."""
+
+    SAMPLING_COLUMNS = ("draws", "column", "probability")
+
+    def add_sampling(self, label, n_draws, sampler):
+        """Record the column probabilities."""
+        self.sampling.append((label, n_draws, sampler.column_probabilities()))
+
+    def sampling_table(self):
+        """Return the column probabilities over time as a dict of arrays."""
+        draws = np.array([row[1] for row in self.sampling])
+        table = np.array([row[2] for row in self.sampling])
+        n_times, n_columns = table.shape
+        columns = np.tile(np.arange(n_columns), n_times)
+        values = np.repeat(draws, n_columns), columns, table.ravel()
+        return dict(zip(self.SAMPLING_COLUMNS, values, strict=True))
 
 
 class FactorizationModel(
@@ -220,11 +242,12 @@ class FactorizationModel(
         ):
             if len(index) and (index.min() < 0 or index.max() >= size):
                 raise IndexError(f"{name} must be from 0 to {size - 1}.")
-        factors = self._row_factors(data)
+        used, place = np.unique(rows, return_inverse=True)
+        factors = self._row_factors(data.take(used))
         result = np.empty(len(rows))
         components = self.components_.T
         for part in row_blocks(len(rows), self._n_features_out):
-            i, j = rows[part], columns[part]
+            i, j = place[part], columns[part]
             result[part] = np.einsum("ek,ek->e", factors[i], components[j])
         result += self._offset()[columns]
         return self._link(result).astype(data.X.dtype, copy=False)

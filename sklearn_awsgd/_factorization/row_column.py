@@ -3,7 +3,8 @@
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from sklearn_awsgd._kernels import _entry_samplers as kernels
+from sklearn_awsgd._kernels._entry_samplers import UPDATES, ProductSampler
+from sklearn_awsgd._kernels._two_way_sampler import TwoWaySampler
 from sklearn_awsgd._validation import check_number, check_option
 
 
@@ -84,7 +85,7 @@ class RowColumnSampler(BaseEstimator):
         self.normalize = normalize
 
     def _check(self):
-        check_option("sampler.update", self.update, tuple(kernels.UPDATES))
+        check_option("sampler.update", self.update, tuple(UPDATES))
         check_number("sampler.mixing", self.mixing, low=0, below=1)
         check_number("sampler.forgetting", self.forgetting, above=0, high=1)
         check_number("sampler.eta0", self.eta0, low=0)
@@ -105,9 +106,7 @@ class RowColumnSampler(BaseEstimator):
             state["scale"] = known["scale"].copy()
             state["parts"] = known["parts"].copy()
         self._state = state
-        kind = kernels.TwoWaySampler
-        if entries.kind != "missing":
-            kind = kernels.ProductSampler
+        kind = TwoWaySampler if entries.kind == "missing" else ProductSampler
         return kind(
             generator,
             entries,

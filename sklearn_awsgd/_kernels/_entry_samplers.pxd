@@ -5,6 +5,18 @@ from sklearn_awsgd._kernels._loop cimport Point
 from sklearn_awsgd._kernels._samplers cimport RandomSampler
 
 
+cdef enum:
+    MOMENTS
+    SGD
+
+# Part of the mixture that a point was drawn from.
+cdef enum:
+    LEARNED
+    COLUMN
+    STORED
+    SAFE
+
+
 cdef class LearnedEntrySampler(RandomSampler):
     cdef Entries entries
     cdef double mixing, forgetting, eta0
@@ -45,10 +57,3 @@ cdef class ProductSampler(LearnedEntrySampler):
     cdef void learn_part(
         self, int part, double share, double norm2, double probability
     ) noexcept nogil
-
-
-@cython.final
-cdef class TwoWaySampler(LearnedEntrySampler):
-    cdef GuideTable table
-    # dQ/dP that each row and column adds to its entries.
-    cdef double[::1] density

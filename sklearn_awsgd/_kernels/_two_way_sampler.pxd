@@ -1,0 +1,11 @@
+cimport cython
+
+from sklearn_awsgd._kernels._entries cimport GuideTable
+from sklearn_awsgd._kernels._entry_samplers cimport LearnedEntrySampler
+
+
+@cython.final
+cdef class TwoWaySampler(LearnedEntrySampler):
+    cdef GuideTable table
+    # dQ/dP that each row and column adds to its entries.
+    cdef double[::1] density
