@@ -62,7 +62,7 @@ def load_peer(name):
 def uniform_sgd(n_components, rho0, seed, max_iter, *, step="gradient", replace=True):
     """SGD with the paper's rate, rho_0 / (N / 2 + t).
 
-    The draws are with replacement as in the paper, or shuffled passes: they are better.
+    Draws are with replacement as in the paper, or shuffled passes, which are better.
     """
     frozen = RowColumnSampler(update="sgd", eta0=0, mixing=0)
     return AWSGDMatrixFactorization(

@@ -203,8 +203,7 @@ def coverage_row(name, truth, fits, **labels):
 
 
 def coverage(data, n_runs):
-    """Count how often intervals hold the truth."""
-    rows = []
+    """Yield how often intervals hold the truth."""
     F = block_matrix(0)
     fits = []
     for seed in range(n_runs):
@@ -219,7 +218,7 @@ def coverage(data, n_runs):
             warnings.simplefilter("ignore", ConvergenceWarning)
             fits.append(estimator.fit(F))
         fits[-1]._integrator = None
-    rows.append(coverage_row("block matrix", F.mean(), fits, budget=2400))
+    yield coverage_row("block matrix", F.mean(), fits, budget=2400)
     n = 50_000
     random = np.random.default_rng(0)
     cases = {
@@ -230,7 +229,7 @@ def coverage(data, n_runs):
     y = random.integers(0, 2, size=n)
     for name, f in cases.items():
         fits = [light(run(f, y, s, max_evaluations=4000)) for s in range(n_runs // 4)]
-        rows.append(coverage_row(name, f.mean(), fits, budget=4000))
+        yield coverage_row(name, f.mean(), fits, budget=4000)
     for pool in pools(data, ("cover_2v4", "w8a")):
         if pool["model"] != "logistic":
             continue
@@ -256,19 +255,15 @@ def coverage(data, n_runs):
                     )
                     for seed in range(count)
                 ]
-                rows.append(
-                    coverage_row(
-                        pool["name"],
-                        f.mean(),
-                        fits,
-                        loss=loss,
-                        sampler=sampler,
-                        budget=budget,
-                        rtol=rtol,
-                    )
+                yield coverage_row(
+                    pool["name"],
+                    f.mean(),
+                    fits,
+                    loss=loss,
+                    sampler=sampler,
+                    budget=budget,
+                    rtol=rtol,
                 )
-                print_row(rows[-1])
-    return rows
 
 
 def light(fit):
@@ -351,8 +346,7 @@ def vegas_evaluations(f, n_seeds, wanted=0.02):
 
 
 def evaluations(data, n_runs, with_learned):
-    """Count evaluations for a relative error of 2 %."""
-    rows = []
+    """Yield evaluations for a relative error of 2 %."""
     for pool in pools(data, ("cover_2v4", "w8a", "mnist")):
         y = pool["y"]
         n = len(y)
@@ -403,9 +397,7 @@ def evaluations(data, n_runs, with_learned):
                     for seed in range(2)
                 ]
                 row["ours_learned"] = evaluations_for(truth, fits)
-            rows.append(row)
-            print_row(row)
-    return rows
+            yield row
 
 
 def overhead(n_repeats, n=1_000_000):
@@ -476,12 +468,13 @@ def main():
         if options.only and name not in options.only:
             continue
         print(f"== {name}", flush=True)
-        results[name] = section()
-        for row in results[name]:
+        results[name] = []
+        for row in section():
+            results[name].append(row)
             print_row(row)
-        if not quick:
-            results["data"] = "given" if options.data else "generated"
-            RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+            if not quick:
+                results["data"] = "given" if options.data else "generated"
+                RESULTS.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -317,6 +317,26 @@ def test_regression_targets_become_bins():
     assert result.variance_gain_ > 2
 
 
+@pytest.mark.filterwarnings("ignore:The effective sample size")
+@pytest.mark.parametrize("loss", ["zero_one", "f1", "squared_error"])
+def test_surrogate_models_of_all_losses(pool, loss):
+    X, y, model, cheap, _ = pool
+    if loss == "squared_error":
+        model, cheap = (LinearRegression().fit(X[:n], y[:n]) for n in (500, 50))
+    settings = {"max_evaluations": 1500, "rtol": None}
+    result = estimate(model, loss, surrogate=cheap, **settings).fit(X, y)
+    exact = estimate(model, loss, batch_size=len(y)).fit(X, y).estimate_
+    low, high = result.confidence_interval_
+    assert low <= exact <= high
+    assert result.variance_gain_ > 2
+    # A callable gets the surrogate in the place of the estimator.
+    error = lambda m, rows, y: (m.predict(rows) - y) ** 2  # noqa: E731
+    result = estimate(model, error, surrogate=cheap, **settings).fit(X, y)
+    assert result.variance_gain_ > 2
+    with pytest.raises(ValueError, match="array of scores"):
+        estimate(loss=lambda rows, y: y, surrogate=cheap).fit(X, y)
+
+
 def test_given_strata(pool):
     _, y, _, _, values = pool
     strata = np.where(values > np.quantile(values, 0.9), "high", "low")

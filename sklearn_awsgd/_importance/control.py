@@ -15,6 +15,9 @@ import numpy as np
 UNSEEN_EVENTS = 0.5
 UNSEEN_IN_ALL = 2.0
 UNSEEN_BESIDE_SURROGATE = 0.05
+# Squared standard errors that a slope has to exceed.
+SLOPE_DOUBT = 2.0
+SLOPE_STEPS = 4
 
 
 class Control:
@@ -146,7 +149,7 @@ class Control:
         counts = np.bincount(strata, minlength=n_strata).astype(float)
         guess, lost = 0.0, 0.0
         if self.guess_unknown:
-            guess = self._fit(values, strata, counts)
+            guess = self._fit(values, strata, counts, direction)
             lost = np.minimum(counts, 1.0)
         residual = (values - guess) @ direction
         squares = np.bincount(strata, residual**2, n_strata)
@@ -186,7 +189,7 @@ class Control:
             events[self._unknown_mass <= 1e-12 * self.stratum_mass] = 0.0
         self.events = events
 
-    def _fit(self, values, strata, counts):
+    def _fit(self, values, strata, counts, direction):
         """Fit slope and levels by least squares inside strata; return the guesses."""
 
         n_rows = np.maximum(counts, 1)[:, None]
@@ -199,9 +202,8 @@ class Control:
         if self.score is not None:
             score = self._evaluated.get("score")[:, None]
             x = score - stratum_means(score)[strata]
-            total = (x * x).sum()
             y = values - stratum_means(values)[strata]
-            self.slope = (x * y).sum(axis=0) / total if total > 0 else 0 * y[0]
+            self.slope = self._fit_slope(x, y, strata, n_rows[:, 0], direction)
             trend = self.slope * score
         means = stratum_means(values - trend)
         # Shrunken as if by one more row, of the mean over the pool.
@@ -209,6 +211,55 @@ class Control:
         mean = mass @ means / mass.sum()
         self.level = (counts[:, None] * means + mean) / (counts[:, None] + 1)
         return self.level[strata] + trend
+
+    def _fit_slope(self, x, y, strata, n_rows, direction):
+        """Return the slope that is best for the allocation that will follow.
+
+        With strata drawn in proportion to ``N_s sigma_s`` the variance is the square of
+        the sum of them, and the slope that makes it least is a regression with weights
+        ``N_s / sigma_s``: a steep slope in one stratum must not disturb the others.
+        """
+        slope = np.zeros(y.shape[1])
+        for _ in range(SLOPE_STEPS):
+            residual2 = ((y - slope * x) @ direction) ** 2
+            squares = np.bincount(strata, residual2, self.n_strata) / n_rows
+            least = 0.01 * (self.stratum_mass @ squares)
+            if least == 0:
+                break
+            root = np.sqrt(self.stratum_mass / n_rows / np.sqrt(squares + least))
+            weight = root[strata, None]
+            slope = shrunken_slope(weight * x, weight * y)
+        return slope
+
+
+def shrunken_slope(x, y):
+    """Return regression slopes, drawn towards zero as far as they are uncertain.
+
+    One large value must not tilt the guesses of all rows: the variance is that of the
+    jackknife, which sees how much the slope hangs on single rows.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n_rows, 1)
+        Centred score.
+    y : ndarray of shape (n_rows, n_values)
+        Centred values.
+
+    Returns
+    -------
+    slope : ndarray of shape (n_values,)
+        Of each value on the score.
+    """
+    squares = x * x
+    total = squares.sum()
+    if total == 0:
+        return np.zeros(y.shape[1])
+    slope = (x * y).sum(axis=0) / total
+    # Without its own row, a residual is larger by this factor.
+    alone = 1 / np.maximum(1 - squares / total, 1e-6)
+    variance = (squares * ((y - slope * x) * alone) ** 2).sum(axis=0) / total**2
+    kept = 1 - SLOPE_DOUBT * variance / np.where(slope == 0, 1.0, slope) ** 2
+    return slope * np.maximum(kept, 0.0)
 
 
 class Columns:

@@ -132,8 +132,6 @@ LOSSES = {
     "absolute_error": (absolute_error, (0.0, np.inf)),
 }
 RATES = {"precision": precision, "recall": recall, "f1": f1}
-# Losses for which "how wrong is the probability" is a finer score than the loss.
-HARD_LOSSES = ("zero_one", *RATES)
 
 
 class Integrand:
@@ -288,8 +286,18 @@ def surrogate_score(surrogate, integrand, X, y, n):
                 f"surrogate has shape {score.shape}, X has {n} rows; give one score "
                 "for each row, a fitted estimator, or 'learned'."
             )
-    elif integrand.loss in HARD_LOSSES and hasattr(surrogate, "predict_proba"):
+    elif integrand.models[0] is None:
+        raise ValueError(
+            "surrogate is a model, but there is no estimator whose place it could take "
+            "in the loss; give an array of scores, one for each row."
+        )
+    elif integrand.loss == "zero_one" and hasattr(surrogate, "predict_proba"):
+        # Finer than the loss of 0 or 1: how probable it is.
         score = 1 - _probability_of_label(surrogate, X, y)[1]
+    elif integrand.loss in RATES and hasattr(surrogate, "predict_proba"):
+        # Positives count whether found or not, others when taken for positives.
+        probabilities, _, index = _probability_of_label(surrogate, X, y)
+        score = probabilities[:, -1] + (index == probabilities.shape[1] - 1)
     else:
         cheap = Integrand(surrogate, integrand.loss, X, y)
         values = cheap.on(X, y, n)
