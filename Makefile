@@ -26,7 +26,7 @@ demo: .venv/extra-plot
 test: test-newest test-oldest
 
 test-newest: .venv/extra-test
-	$(BIN)/python -m pytest tests
+	$(BIN)/python -m pytest tests -n auto
 	$(BIN)/python -m pytest --doctest-modules sklearn_awsgd
 	$(BIN)/python -m pytest --doctest-glob="*.rst" README.rst doc
 
@@ -40,8 +40,12 @@ lint: .venv/extra-lint
 	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint sklearn_awsgd
 	$(BIN)/codespell sklearn_awsgd tests benchmarks examples doc Makefile *.rst
 
+# The real data are read from the folder that SKLEARN_AWSGD_DATA names.
 bench: .venv/package
 	$(BIN)/python benchmarks/bench_step_cost.py
+	$(BIN)/python benchmarks/bench_time_to_optimum.py
+	$(BIN)/python benchmarks/bench_factorization.py
+	$(BIN)/python benchmarks/bench_importance.py
 
 clean:
 	rm -rf .venv .venv-oldest build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -3,7 +3,12 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
+from sklearn_awsgd import (
+    AWSGDClassifier,
+    AWSGDMatrixFactorization,
+    AWSGDRegressor,
+    MinVarianceImportanceEstimator,
+)
 from sklearn_awsgd.samplers import StrataSampler
 
 # The checks cut max_iter short.
@@ -28,6 +33,8 @@ EXPECTED_FAILURES = {
     AWSGDClassifier(penalty="elasticnet"): {},
     AWSGDRegressor(): {},
     AWSGDRegressor(loss="huber"): {},
+    AWSGDMatrixFactorization(): {},
+    MinVarianceImportanceEstimator(): {},
     AWSGDClassifier(loss="hinge"): WEIGHT_EQUIVALENCE,
     AWSGDClassifier(learning_rate="adagrad", sampler="label"): WEIGHT_EQUIVALENCE,
     AWSGDClassifier(learning_rate="adagrad", average=10): WEIGHT_EQUIVALENCE,

@@ -197,9 +197,9 @@ class TrainingMixin:
         is zero at infinity only would never fall by a last fraction.
         """
         state = self._states[k]
-        self._set_constants(data, target, [state])
-        v = np.append(state["coef"], state["intercept"])
         loss = self._make_loss().rounded(self._target_spread([target]))
+        state["intercept"][0] = best_constant(loss, target, data.mass)
+        v = np.append(state["coef"], state["intercept"])
         value = self._make_objective(data, target, loss)(v).value
         history.add_pass(k, len(target), 0.0, data.total * value, self.verbose)
         state["clock"] += len(target)
