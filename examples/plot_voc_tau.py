@@ -170,8 +170,8 @@ def main():
         "Learnt: with the same steps, what is drawn matters most where labels are\n"
         "rare, and in the first passes. The paper's sampler starts from balanced\n"
         "classes and draws fewer positives as they are learned, to about the same\n"
-        "precision. The default, which goes on with exact passes, is ahead of all from\n"
-        "the second pass on."
+        "precision. The default, which goes on with exact passes, is ahead of all\n"
+        "from the second pass on."
     )
     left.set(xscale="log", xlabel="passes", ylabel="test mean average precision")
     left.set_xticks([0.125, 0.25, 0.5, 1, 2, 4], ["1/8", "1/4", "1/2", 1, 2, 4])
