@@ -166,6 +166,13 @@ def main():
         )
         if name == "AW-SGD of the paper":
             plot_probabilities(right, runs[0][2].sampling_history_, Y, names)
+    print(
+        "Learnt: with the same steps, what is drawn matters most where labels are\n"
+        "rare, and in the first passes. The paper's sampler starts from balanced\n"
+        "classes and draws fewer positives as they are learned, to about the same\n"
+        "precision. The default, which goes on with exact passes, is ahead of all\n"
+        "from the second pass on."
+    )
     left.set(xscale="log", xlabel="passes", ylabel="test mean average precision")
     left.set_xticks([0.125, 0.25, 0.5, 1, 2, 4], ["1/8", "1/4", "1/2", 1, 2, 4])
     left.minorticks_off()
