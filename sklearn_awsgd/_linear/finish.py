@@ -25,6 +25,8 @@ SLOW = 0.1
 # Below this relative suboptimality the curvature has settled: if steps are slow there,
 # the sample is too small; above it, it is only old.
 NEAR = 0.02
+# After so many samples of one size that were slow all the same, it is too small too.
+MOST_REFRESHED = 3
 # Passes, and share of all passes, over which the objective must have stood still where
 # the curvature is too poor to tell the suboptimality from the gradient.
 N_STILL = 5
@@ -33,7 +35,7 @@ SHARE_STILL = 1 / 3
 CHEAP = 3e5
 # Shorter steps than this mean that the curvature is far too small, as where a loss is
 # linear: then each row is given a share of the largest curvature the loss can have.
-SHORTEST = 1 / 16
+SHORTEST = 1 / 64
 # Sweeps of coordinate descent for a quadratic model with an l1 penalty.
 MAX_SWEEPS = 1000
 # Trials of a line search.
@@ -104,7 +106,7 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf):
         return point
 
     point = evaluate(v)
-    floor, left = 0.0, np.inf
+    floor, left, n_refreshed = 0.0, np.inf, 0
     inverse = objective.inverse_curvature(point, n_rows, rng, floor)
     while True:
         direction = -(inverse @ point.gradient)
@@ -115,14 +117,16 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf):
         if exact and len(values) > MOST_EXACT:
             # Where the loss has kinks, Newton's method may go round in circles.
             exact, target = False, tol
-        still = (inverse.sharp and objective.sharp) or _stands_still(
-            values, tol * scale
-        )
+        # With curvature added the estimate would be too small.
+        sharp = inverse.sharp and objective.sharp and floor == 0
+        still = sharp or _stands_still(values, tol * scale)
         if (2 * left <= target * scale and still) or point.gap <= target * scale:
             return Report(point, left, len(values), True)
         if slow and inverse.n_steps >= max(inverse.cost, 1):
-            if left < NEAR * point.value:
+            n_refreshed += 1
+            if left < NEAR * point.value or n_refreshed > MOST_REFRESHED:
                 n_rows = 4 * n_rows if 8 * n_rows < n_samples else n_samples
+                n_refreshed = 0
             inverse = objective.inverse_curvature(point, n_rows, rng, floor)
             continue
         step = 1.0
@@ -149,7 +153,7 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf):
                 new = _search_line(evaluate, point, direction, step, new)
             inverse.update(new.v - point.v, new.gradient - point.gradient)
             point = new
-            if not exact:
+            if not exact and floor == 0:
                 continue
             floor = floor / 16 if floor > 1 / 16 else 0.0
         left = np.inf
@@ -199,7 +203,9 @@ def _first_sample_size(objective, exact):
         int(SHARE_OF_ROWS * objective.n_samples),
         FEWEST_ROWS,
     )
-    return min(n_rows, max(objective.n_samples // 2, 1))
+    if objective.n_samples < 4 * objective.n_columns:
+        return objective.n_samples
+    return min(n_rows, objective.n_samples // 2)
 
 
 def can_finish_l1(n_features):
