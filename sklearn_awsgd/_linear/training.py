@@ -197,6 +197,8 @@ class TrainingMixin:
         is zero at infinity only would never fall by a last fraction.
         """
         state = self._states[k]
+        # The optimum does not depend on an intercept to start from.
+        state["intercept"][0] = 0.0
         self._set_constants(data, target, [state])
         v = np.append(state["coef"], state["intercept"])
         loss = self._make_loss().rounded(self._target_spread([target]))
