@@ -133,7 +133,7 @@ def draw(results, lowest, label_model, share):
     left.set_ylabel("objective above the optimum, relative")
     left.set_title("Training: median and range of five seeds")
     left.grid(alpha=0.25)
-    left.legend(frameon=False, fontsize=8)
+    left.legend(frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0, 0.06))
 
     history = label_model.sampling_history_
     rare = history["stratum"] == 1
