@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sklearn_awsgd._kernels._linear import CoordinateRate, ScalarRate
 from sklearn_awsgd._kernels._rows import Rows
-from sklearn_awsgd._linear.finish import can_finish_l1, finish, finish_l1
+from sklearn_awsgd._linear.finish import CHEAP, can_finish_l1, finish, finish_l1
 from sklearn_awsgd._linear.objectives import LinearObjective, best_constant
 from sklearn_awsgd._solver import (
     AdaptiveRate,
@@ -254,10 +254,12 @@ class TrainingMixin:
         width = 0.0 if smooth else self._target_spread([target])
         while True:
             objective = self._make_objective(data, target, loss.rounded(width))
+            # Where passes cost nothing, rounding may decide, as for smooth losses.
+            cheap = not objective.sharp and objective.newton_flops() <= CHEAP
             report = minimize(
                 objective,
                 objective.canonical(v),
-                tol=tol,
+                tol=1e-14 if cheap else tol,
                 max_passes=max_iter - n_before,
                 rng=rng,
                 record=record,
