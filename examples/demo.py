@@ -29,7 +29,7 @@ from sklearn_awsgd import AWSGDClassifier
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-ALPHA = 1e-4
+ALPHA = 1e-3
 DIGIT, KEEP = 8, 0.5
 PASSES = (1, 2, 3, 5, 8, 12, 20, 30)
 SEEDS = range(5)

@@ -33,6 +33,7 @@ class History:
         "objective",
         "variance_gain",
         "effective_sample_size",
+        "duality_gap",
         "validation_score",
     )
     SAMPLING_COLUMNS = ("problem", "draws", "stratum", "probability")
@@ -66,13 +67,17 @@ class History:
         """Return the seconds until the last record."""
         return self.pieces[-1][3] if self.pieces else 0.0
 
-    def add_pass(self, label, n_draws, seconds, objective, verbose):
+    def add_pass(self, label, n_draws, seconds, objective, gap, verbose):
         """Record an exact pass over the rows."""
+        sampled = (np.nan, np.nan)
         self.pieces.append(
-            (label, "exact", n_draws, seconds, objective, np.nan, np.nan, np.nan)
+            (label, "exact", n_draws, seconds, objective, *sampled, gap, np.nan)
         )
         if verbose:
-            print(f"problem {label}, exact pass: objective {objective:.6g}")
+            print(
+                f"problem {label}, exact pass: objective {objective:.10g}, "
+                f"duality gap {gap:.3g}"
+            )
 
     def pieces_table(self):
         """Return objective and sampling statistics as a dict of arrays."""
@@ -295,6 +300,7 @@ def solve(
                     objective_scale * (sums[0] / piece + problem.penalty()),
                     _variance_gain(sums),
                     _effective_sample_size(sums),
+                    np.nan,
                     np.nan,
                 )
             )

@@ -53,12 +53,13 @@ class AWSGDClassifier(ClassifierMixin, BaseAWSGD):
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     max_iter : int >= 1, default=1000
-        Largest number of passes of n_samples draws each.
+        Largest number of passes, of n_samples draws or exact ones.
     tol : float >= 0 or None, default=1e-3
-        With ``learning_rate="auto"``, a smooth loss and no l1 penalty: the relative
-        distance to the optimum at which training stops. Otherwise training stops when
-        `n_iter_no_change` passes in a row have not lowered the objective by more than
-        this fraction. None goes on for `max_iter` passes.
+        With ``learning_rate="auto"``: the relative distance to the optimum at which
+        training stops; it is estimated, `duality_gap_` is certified. With plain AW-SGD
+        training stops when `n_iter_no_change` passes in a row have not lowered the
+        objective by more than this fraction. None goes on until rounding decides, or
+        for `max_iter` passes.
     epsilon : float >= 0, default=0.1
         Width of "huber" and of the epsilon-insensitive losses.
     sampler : {"auto", "uniform", "label", "strata", "level"} or sampler object, \
@@ -84,9 +85,9 @@ default="auto"
     learning_rate : {"auto", "adagrad", "rmsprop", "adadelta", "constant", \
 "adaptive", "optimal", "invscaling"}, default="auto"
         Step sizes. "auto" samples with "adagrad" for at most a pass and then goes to
-        the optimum with exact passes, where loss and penalty are smooth; it is
-        "adagrad" throughout in ``partial_fit``, with early stopping or averaging, and
-        for other losses and penalties. Any other value means plain AW-SGD: "optimal" is
+        the optimum with exact passes. It is "adagrad" throughout in ``partial_fit``,
+        with early stopping or averaging, and for l1 penalties with 3000 features or
+        more, or with "multinomial". Any other value means plain AW-SGD: "optimal" is
         ``1 / (alpha (t0 + t))``, "invscaling" is ``eta0 / t^power_t``, "adaptive" is
         `eta0`, divided by five whenever training would stop.
     eta0 : float > 0 or None, default=None
@@ -145,9 +146,10 @@ default="auto"
         How often each row was drawn in the last call, with `count_draws`.
     history_ : dict of ndarray
         Columns problem, phase, draws, seconds, objective, variance_gain,
-        effective_sample_size and validation_score, ready for ``pandas.DataFrame``. In
-        the phase "sampling" the objective is estimated from the draws, without bias; in
-        the phase "exact" it is computed.
+        effective_sample_size, duality_gap and validation_score, ready for
+        ``pandas.DataFrame``. In the phase "sampling" the objective is estimated from
+        the draws, without bias; in the phase "exact" it is computed. Problem k of
+        several is that of ``classes_[k]``.
     sampling_history_ : dict of ndarray
         Columns problem, draws, stratum and probability.
     n_features_in_ : int

@@ -42,12 +42,13 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     max_iter : int >= 1, default=1000
-        Largest number of passes of n_samples draws each.
+        Largest number of passes, of n_samples draws or exact ones.
     tol : float >= 0 or None, default=1e-3
-        With ``learning_rate="auto"``, a smooth loss and no l1 penalty: the relative
-        distance to the optimum at which training stops. Otherwise training stops when
-        `n_iter_no_change` passes in a row have not lowered the objective by more than
-        this fraction. None goes on for `max_iter` passes.
+        With ``learning_rate="auto"``: the relative distance to the optimum at which
+        training stops; it is estimated, `duality_gap_` is certified. With plain AW-SGD
+        training stops when `n_iter_no_change` passes in a row have not lowered the
+        objective by more than this fraction. None goes on until rounding decides, or
+        for `max_iter` passes.
     epsilon : float >= 0, default=0.1
         Width of "huber" and of the epsilon-insensitive losses, in the units of y.
     sampler : {"auto", "uniform", "strata", "level"} or sampler object, default="auto"

@@ -201,9 +201,10 @@ class TrainingMixin:
         state["intercept"][0] = best_constant(loss, target, data.mass)
         v = np.append(state["coef"], state["intercept"])
         value = self._make_objective(data, target, loss)(v).value
-        history.add_pass(k, len(target), 0.0, data.total * value, self.verbose)
+        value *= data.total
+        history.add_pass(k, len(target), 0.0, value, value, self.verbose)
         state["clock"] += len(target)
-        return Outcome(n_iter=1, converged=True, duality_gap=value)
+        return Outcome(n_iter=1, converged=True, duality_gap=value / data.total)
 
     def _sample_first(self, data, table, k, target, options):
         """Start problem k with the draws of at most one pass."""
@@ -247,6 +248,7 @@ class TrainingMixin:
                 n_draws + (n_before + n_passes) * data.X.shape[0],
                 perf_counter() - started,
                 data.total * point.value,
+                data.total * (point.gap + ROUNDING_ERROR * width),
                 self.verbose,
             )
 
