@@ -106,9 +106,10 @@ right.legend()
 # %%
 # With the labels alone the error is several times smaller than that of a plain average,
 # and a cheap model that has seen 2,000 rows halves it again. A guess that is learned on
-# the way needs no second model, but on these data, where the labels say most, it adds
-# nothing to them. A jump of a curve is a rare large loss that had not been seen before:
-# that is what intervals have to allow for, and why they are longer above than below.
+# the way needs no second model; on these data, where the labels say most, it is ahead
+# of them for a while and level in the end. A jump of a curve is a rare large loss that
+# had not been seen before: that is what intervals have to allow for, and why they are
+# longer above than below.
 
 if "--save" in sys.argv:
     figure.savefig(Path(__file__).with_suffix(".png"), dpi=120)
