@@ -43,8 +43,8 @@ cdef class LearnedEntrySampler(RandomSampler):
     entries : Entries
         The entries.
     state : dict of ndarray
-        `table` of shape (n_rows + n_columns, 4), with the columns named in the
-        ``.pxd`` file, `scale` of shape (2,) and `parts` of shape (4,), changed in place.
+        `table` of shape (n_rows + n_columns, 4), its columns named in the ``.pxd``
+        file, `scale` of shape (2,) and `parts` of shape (4,), changed in place.
     update : {"moments", "sgd"}
         How the probabilities are learned.
     mixing, forgetting, eta0 : float
@@ -128,7 +128,8 @@ cdef class LearnedEntrySampler(RandomSampler):
                     g = self.n_learned * self.gradient[k]
                     g -= self.gradient_total * self.hits[k]
                 else:
-                    g = self.gradient[k] - self.gradient_total * self.table[k, PROBABILITY]
+                    g = self.gradient[k]
+                    g -= self.gradient_total * self.table[k, PROBABILITY]
                 self.table[k, TAU] += eta * g
                 self.gradient[k] = 0.0
                 self.hits[k] = 0.0
@@ -136,7 +137,8 @@ cdef class LearnedEntrySampler(RandomSampler):
                     largest = fmax(largest, self.table[k, TAU])
             # A softmax does not change with a constant; this one keeps tau finite.
             for k in range(self.bounds[d], self.bounds[d + 1]):
-                self.table[k, TAU] = fmin(fmax(self.table[k, TAU] - largest, LOWEST_TAU), 0.0)
+                g = fmax(self.table[k, TAU] - largest, LOWEST_TAU)
+                self.table[k, TAU] = fmin(g, 0.0)
         self.scale[1] += self.forgetting * (1.0 - self.scale[1])
         weight = self.forgetting / self.scale[1]
         self.scale[0] += weight * (self.batch_norm2 / self.batch_size - self.scale[0])
@@ -165,7 +167,8 @@ cdef class LearnedEntrySampler(RandomSampler):
                         self.table[k, PROBABILITY] = exp(self.table[k, TAU])
                     else:
                         self.table[k, PROBABILITY] = self.base[k] * sqrt(
-                            TINY + (self.table[k, COUNT] * self.table[k, SQUARE] + prior * seen)
+                            TINY
+                            + (self.table[k, COUNT] * self.table[k, SQUARE] + prior * seen)
                             / (self.table[k, COUNT] + prior)
                         )
                 total += self.table[k, PROBABILITY]

@@ -99,7 +99,8 @@ cdef class TwoWaySampler(LearnedEntrySampler):
             if self.base[k] > 0.0:
                 # base is |k| / (2 n_entries).
                 self.density[k] = (
-                    (1.0 - self.mixing) * self.table[k, PROBABILITY] / (2.0 * self.base[k])
+                    (1.0 - self.mixing) * self.table[k, PROBABILITY]
+                    / (2.0 * self.base[k])
                 )
 
     def densities(self):
