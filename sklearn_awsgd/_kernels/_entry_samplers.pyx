@@ -150,7 +150,7 @@ cdef class LearnedEntrySampler(RandomSampler):
         """Derive the probabilities of rows and columns from the state."""
         cdef Py_ssize_t k
         cdef int d
-        cdef double total, seen, n_seen
+        cdef double g, total, seen, n_seen
         cdef double prior = PRIOR_VISITS * self.forgetting
         for d in range(self.n_distributions):
             total = seen = n_seen = 0.0
@@ -166,11 +166,10 @@ cdef class LearnedEntrySampler(RandomSampler):
                     if self.update == SGD:
                         self.table[k, PROBABILITY] = exp(self.table[k, TAU])
                     else:
-                        self.table[k, PROBABILITY] = self.base[k] * sqrt(
-                            TINY
-                            + (self.table[k, COUNT] * self.table[k, SQUARE] + prior * seen)
-                            / (self.table[k, COUNT] + prior)
-                        )
+                        # The running mean, with the prior for a few visits more.
+                        g = self.table[k, COUNT] * self.table[k, SQUARE] + prior * seen
+                        g /= self.table[k, COUNT] + prior
+                        self.table[k, PROBABILITY] = self.base[k] * sqrt(TINY + g)
                 total += self.table[k, PROBABILITY]
             for k in range(self.bounds[d], self.bounds[d + 1]):
                 self.table[k, PROBABILITY] /= total
