@@ -100,7 +100,7 @@ class AWSGDMatrixFactorization(FactorizationModel):
     max_iter : int, default=100
         Largest number of passes. A pass has as many draws as there are observed
         entries, or twice the number of stored ones where zeros are not stored.
-    tol : float >= 0 or None, default=0.004
+    tol : float >= 0 or None, default=0.003
         ``fit`` stops when `n_iter_no_change` passes in a row have not lowered the
         objective by more than this fraction. None runs `max_iter` passes.
     n_iter_no_change : int, default=3
@@ -200,7 +200,7 @@ class AWSGDMatrixFactorization(FactorizationModel):
         learning_rate="auto",
         eta0=None,
         max_iter=100,
-        tol=0.004,
+        tol=0.003,
         n_iter_no_change=3,
         verbose=0,
         random_state=None,
