@@ -361,9 +361,9 @@ def bench_movielens(options):
             [model.predict(u, i).est for u, i in zip(user[test], item[test])]
         )
 
-    contestants = {"ours": (run_ours, (0.05, 0.1, 0.15))}
+    contestants = {"ours": (run_ours, (0.08, 0.12, 0.16))}
     if peers["cmfrec"]:
-        contestants["cmfrec"] = run_cmfrec, (5.0, 10.0, 15.0)
+        contestants["cmfrec"] = run_cmfrec, (10.0, 15.0, 20.0)
     if peers["libmf"]:
         contestants["libmf"] = run_libmf, (0.05, 0.1, 0.15)
     if peers["surprise"]:

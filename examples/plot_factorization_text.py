@@ -87,6 +87,6 @@ else:
     plt.show()
 
 # %%
-# The Poisson factors tell the topics apart best at every length, most clearly in the
-# middle: very short documents have too few words for any model. With the squared error
-# TruncatedSVD and the factorization here are alike, and TruncatedSVD is much quicker.
+# With 40 words and more the Poisson factors tell the topics apart best; shorter documents
+# have too few words for any of the three. With the squared error TruncatedSVD and the
+# factorization here are alike, and TruncatedSVD is much quicker.

@@ -417,7 +417,7 @@ def test_score_is_r2_for_perfect_and_constant_models():
 def test_grid_search_finds_the_rank():
     X = low_rank(90, 30, rank=2) + 0.3 * np.random.default_rng(0).normal(size=(90, 30))
     search = GridSearchCV(
-        model(max_iter=10), {"n_components": [1, 2, 12], "sampler": ["uniform"]}, cv=3
+        model(max_iter=40), {"n_components": [1, 2, 12], "sampler": ["uniform"]}, cv=3
     ).fit(X)
     assert search.best_params_["n_components"] == 2
 

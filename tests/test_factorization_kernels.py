@@ -250,7 +250,7 @@ def test_run_matches_the_twin(kind, dtype):
     def make():
         if kind == "uniform":
             return UniformEntrySampler(np.random.PCG64(3), entries)
-        learned = {name: np.zeros(n + m) for name in ("squares", "counts", "tau")}
+        learned = {"table": np.zeros((n + m, 4))}
         learned |= {"scale": np.zeros(2), "parts": np.zeros(4)}
         return samplers.ProductSampler(
             np.random.PCG64(3), entries, learned, "moments", 0.2, 0.1, 0.0, True
@@ -308,7 +308,7 @@ def test_paper_setting_step_by_step():
         1.0,
         False,
     )
-    learned = {name: np.zeros(n + m) for name in ("squares", "counts", "tau")}
+    learned = {"table": np.zeros((n + m, 4))}
     learned |= {"scale": np.zeros(2), "parts": np.zeros(4)}
     sampler = samplers.ProductSampler(
         np.random.PCG64(5),

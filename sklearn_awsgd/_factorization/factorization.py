@@ -20,8 +20,8 @@ from sklearn_awsgd.samplers import UniformSampler
 
 # The default rate, in units of 1 / (curvature scale sqrt(n_components)), and the draws
 # for each parameter of the model after which it has halved.
-AUTO_RATE = 0.8
-AUTO_DRAWS = 5
+AUTO_RATE = 0.4
+AUTO_DRAWS = 10
 # Size of the first factors, relative to those whose products have the data's scale.
 FIRST_SIZE = 0.4
 # The compiled loops go over four factors at a time.
@@ -89,18 +89,18 @@ class AWSGDMatrixFactorization(FactorizationModel):
     learning_rate : {"auto", "constant", "inverse"}, default="auto"
         The rate at draw t.
 
-        - "auto": relative to the scale of the data, and falling as 1/t after five draws
+        - "auto": relative to the scale of the data, and falling as 1/t after ten draws
           for each parameter of the model.
         - "constant": `eta0`; for streams that change.
         - "inverse": ``eta0 / (N / 2 + t)``, N the number of entries, as in the paper.
     eta0 : float > 0, default=None
-        The rate. For "auto" it has no units and None is 0.8. For the others it has the
+        The rate. For "auto" it has no units and None is 0.4. For the others it has the
         paper's units, for a loss of ``(x - z)^2 / 2``, and None takes the first rate of
         "auto".
     max_iter : int, default=100
         Largest number of passes. A pass has as many draws as there are observed
         entries, or twice the number of stored ones where zeros are not stored.
-    tol : float >= 0 or None, default=0.005
+    tol : float >= 0 or None, default=0.003
         ``fit`` stops when `n_iter_no_change` passes in a row have not lowered the
         objective by more than this fraction. None runs `max_iter` passes.
     n_iter_no_change : int, default=3
@@ -200,7 +200,7 @@ class AWSGDMatrixFactorization(FactorizationModel):
         learning_rate="auto",
         eta0=None,
         max_iter=100,
-        tol=0.005,
+        tol=0.003,
         n_iter_no_change=3,
         verbose=0,
         random_state=None,

@@ -97,14 +97,15 @@ class RowColumnSampler(BaseEstimator):
         """
         n_rows, n_columns = entries.n_rows, entries.n_columns
         state = {
-            name: np.zeros(n_rows + n_columns) for name in ("squares", "counts", "tau")
-        } | {"scale": np.zeros(2), "parts": np.zeros(4)}
+            "table": np.zeros((n_rows + n_columns, 4)),
+            "scale": np.zeros(2),
+            "parts": np.zeros(4),
+        }
         known = getattr(self, "_state", None)
         if known is not None:
-            for name in ("squares", "counts", "tau"):
-                state[name][n_rows:] = known[name][-n_columns:]
-            state["scale"] = known["scale"].copy()
-            state["parts"] = known["parts"].copy()
+            state["table"][n_rows:] = known["table"][-n_columns:]
+            state["scale"][:] = known["scale"]
+            state["parts"][:] = known["parts"]
         self._state = state
         kind = TwoWaySampler if entries.kind == "missing" else ProductSampler
         return kind(

@@ -37,7 +37,9 @@ cdef class GuideTable:
     cdef readonly Py_ssize_t size
     cdef double[::1] cumulative
     cdef int[::1] guide
-    cdef void build(self, const double* probabilities) noexcept nogil
+    cdef void build(
+        self, const double* probabilities, Py_ssize_t stride
+    ) noexcept nogil
     cdef Py_ssize_t pick(self, bitgen_t* bits) noexcept nogil
 
 

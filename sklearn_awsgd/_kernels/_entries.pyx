@@ -104,14 +104,16 @@ cdef class GuideTable:
         self.cumulative = np.zeros(size)
         self.guide = np.zeros(size, dtype=np.int32)
 
-    cdef void build(self, const double* probabilities) noexcept nogil:
-        """Take new probabilities, which sum to one up to rounding."""
+    cdef void build(
+        self, const double* probabilities, Py_ssize_t stride
+    ) noexcept nogil:
+        """Take new probabilities, `stride` apart, that sum to one up to rounding."""
         cdef Py_ssize_t k, last = 0, cell = 0
         cdef double total = 0.0
         for k in range(self.size):
-            total += probabilities[k]
+            total += probabilities[k * stride]
             self.cumulative[k] = total
-            if probabilities[k] > 0.0:
+            if probabilities[k * stride] > 0.0:
                 last = k
         # Rounding must not leave a draw behind the last item.
         for k in range(last, self.size):

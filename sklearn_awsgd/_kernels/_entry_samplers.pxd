@@ -17,6 +17,15 @@ cdef enum:
     SAFE
 
 
+# What is known of a row or column lies together: one cache line, not four.
+cdef enum:
+    PROBABILITY
+    SQUARE
+    COUNT
+    TAU
+    N_FIELDS
+
+
 cdef class LearnedEntrySampler(RandomSampler):
     cdef Entries entries
     cdef double mixing, forgetting, eta0
@@ -26,9 +35,10 @@ cdef class LearnedEntrySampler(RandomSampler):
     cdef Py_ssize_t bounds[3]
     cdef int n_distributions
     # State that outlives the sampler: arrays of the caller, changed in place.
-    cdef double[::1] squares, counts, tau, scale
-    # Probability of each row and column without anything learned, and now.
-    cdef double[::1] base, probabilities
+    cdef double[:, ::1] table
+    cdef double[::1] scale
+    # Probability of each row and column without anything learned.
+    cdef double[::1] base
     # Sums over a batch, of "sgd".
     cdef double[::1] gradient, hits
     cdef double gradient_total, n_learned, batch_norm2

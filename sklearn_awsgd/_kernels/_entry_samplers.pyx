@@ -43,8 +43,8 @@ cdef class LearnedEntrySampler(RandomSampler):
     entries : Entries
         The entries.
     state : dict of ndarray
-        `squares`, `counts` and `tau` of shape (n_rows + n_columns,), `scale` of shape
-        (2,) and `parts` of shape (4,), changed in place.
+        `table` of shape (n_rows + n_columns, 4), its columns named in the ``.pxd``
+        file, `scale` of shape (2,) and `parts` of shape (4,), changed in place.
     update : {"moments", "sgd"}
         How the probabilities are learned.
     mixing, forgetting, eta0 : float
@@ -64,11 +64,8 @@ cdef class LearnedEntrySampler(RandomSampler):
         self.forgetting = forgetting
         self.eta0 = eta0
         self.normalize = normalize
-        self.squares = state["squares"]
-        self.counts = state["counts"]
-        self.tau = state["tau"]
+        self.table = state["table"]
         self.scale = state["scale"]
-        self.probabilities = np.zeros(size)
         if self.update == SGD:
             self.gradient = np.zeros(size)
             self.hits = np.zeros(size)
@@ -82,10 +79,10 @@ cdef class LearnedEntrySampler(RandomSampler):
     cdef void learn(self, Py_ssize_t k, double share, double square) noexcept nogil:
         """Take in a square for row or column k, drawn through it with odds `share`."""
         cdef double weight
-        self.counts[k] += self.forgetting * (1.0 - self.counts[k]) * share
-        if self.counts[k] > 0.0:
-            weight = self.forgetting * share / self.counts[k]
-            self.squares[k] += weight * (square - self.squares[k])
+        self.table[k, COUNT] += self.forgetting * (1.0 - self.table[k, COUNT]) * share
+        if self.table[k, COUNT] > 0.0:
+            weight = self.forgetting * share / self.table[k, COUNT]
+            self.table[k, SQUARE] += weight * (square - self.table[k, SQUARE])
 
     @cython.final
     cdef void hit(self, Py_ssize_t k, double norm2) noexcept nogil:
@@ -131,15 +128,17 @@ cdef class LearnedEntrySampler(RandomSampler):
                     g = self.n_learned * self.gradient[k]
                     g -= self.gradient_total * self.hits[k]
                 else:
-                    g = self.gradient[k] - self.gradient_total * self.probabilities[k]
-                self.tau[k] += eta * g
+                    g = self.gradient[k]
+                    g -= self.gradient_total * self.table[k, PROBABILITY]
+                self.table[k, TAU] += eta * g
                 self.gradient[k] = 0.0
                 self.hits[k] = 0.0
                 if self.base[k] > 0.0:
-                    largest = fmax(largest, self.tau[k])
+                    largest = fmax(largest, self.table[k, TAU])
             # A softmax does not change with a constant; this one keeps tau finite.
             for k in range(self.bounds[d], self.bounds[d + 1]):
-                self.tau[k] = fmin(fmax(self.tau[k] - largest, LOWEST_TAU), 0.0)
+                g = fmax(self.table[k, TAU] - largest, LOWEST_TAU)
+                self.table[k, TAU] = fmin(g, 0.0)
         self.scale[1] += self.forgetting * (1.0 - self.scale[1])
         weight = self.forgetting / self.scale[1]
         self.scale[0] += weight * (self.batch_norm2 / self.batch_size - self.scale[0])
@@ -151,29 +150,29 @@ cdef class LearnedEntrySampler(RandomSampler):
         """Derive the probabilities of rows and columns from the state."""
         cdef Py_ssize_t k
         cdef int d
-        cdef double total, seen, n_seen
+        cdef double g, total, seen, n_seen
         cdef double prior = PRIOR_VISITS * self.forgetting
         for d in range(self.n_distributions):
             total = seen = n_seen = 0.0
             if self.update == MOMENTS:
                 for k in range(self.bounds[d], self.bounds[d + 1]):
                     if self.base[k] > 0.0:
-                        seen += self.counts[k] * self.squares[k]
-                        n_seen += self.counts[k]
+                        seen += self.table[k, COUNT] * self.table[k, SQUARE]
+                        n_seen += self.table[k, COUNT]
                 seen = seen / n_seen if n_seen > 0.0 else 1.0
             for k in range(self.bounds[d], self.bounds[d + 1]):
-                self.probabilities[k] = 0.0
+                self.table[k, PROBABILITY] = 0.0
                 if self.base[k] > 0.0:
                     if self.update == SGD:
-                        self.probabilities[k] = exp(self.tau[k])
+                        self.table[k, PROBABILITY] = exp(self.table[k, TAU])
                     else:
-                        self.probabilities[k] = self.base[k] * sqrt(
-                            TINY + (self.counts[k] * self.squares[k] + prior * seen)
-                            / (self.counts[k] + prior)
-                        )
-                total += self.probabilities[k]
+                        # The running mean, with the prior for a few visits more.
+                        g = self.table[k, COUNT] * self.table[k, SQUARE] + prior * seen
+                        g /= self.table[k, COUNT] + prior
+                        self.table[k, PROBABILITY] = self.base[k] * sqrt(TINY + g)
+                total += self.table[k, PROBABILITY]
             for k in range(self.bounds[d], self.bounds[d + 1]):
-                self.probabilities[k] /= total
+                self.table[k, PROBABILITY] /= total
 
     cdef void refresh(self) noexcept nogil:
         pass
@@ -210,7 +209,8 @@ cdef class ProductSampler(LearnedEntrySampler):
         """What the product adds to q of cell (i, j)."""
         return (
             (1.0 - self.mixing) * (1.0 - self.stored) * self.entries.n_entries
-            * self.probabilities[i] * self.probabilities[self.entries.n_rows + j]
+            * self.table[i, PROBABILITY]
+            * self.table[self.entries.n_rows + j, PROBABILITY]
         )
 
     cdef double stored_share(self) noexcept nogil:
@@ -254,11 +254,12 @@ cdef class ProductSampler(LearnedEntrySampler):
         # Probability that a draw of this cell came from the product. Weighted by it,
         # draws of the mixture have the law of the product.
         share = self.product_share(x.i, x.j) / x.q
-        square = x.norm2 * x.q * x.q
-        q_row = self.probabilities[x.i] * n
-        q_column = self.probabilities[column] * self.entries.n_columns
-        self.learn(x.i, share, square / (q_column * q_column))
-        self.learn(column, share, square / (q_row * q_row))
+        q_row = self.table[x.i, PROBABILITY] * n
+        q_column = self.table[column, PROBABILITY] * self.entries.n_columns
+        # (g / q_column)^2 and (g / q_row)^2, with one division.
+        square = x.norm2 * (x.q / (q_row * q_column)) ** 2
+        self.learn(x.i, share, square * q_row * q_row)
+        self.learn(column, share, square * q_column * q_column)
         if self.stored > 0.0:
             self.learn_part(0, share, x.norm2, 1.0 - self.stored)
             if x.entry >= 0:
@@ -270,7 +271,7 @@ cdef class ProductSampler(LearnedEntrySampler):
     ) noexcept nogil:
         # A part is seen at each draw, a row once in a while: this is about the same
         # memory in draws.
-        cdef double weight = self.forgetting / self.probabilities.shape[0] * share
+        cdef double weight = self.forgetting / self.table.shape[0] * share
         self.parts[2 + part] += (1.0 - self.parts[2 + part]) * weight
         if self.parts[2 + part] > 0.0:
             weight /= self.parts[2 + part]
@@ -280,8 +281,10 @@ cdef class ProductSampler(LearnedEntrySampler):
     cdef void refresh(self) noexcept nogil:
         cdef double product, stored
         self.derive()
-        self.row_table.build(&self.probabilities[0])
-        self.column_table.build(&self.probabilities[self.entries.n_rows])
+        self.row_table.build(&self.table[0, PROBABILITY], N_FIELDS)
+        self.column_table.build(
+            &self.table[self.entries.n_rows, PROBABILITY], N_FIELDS
+        )
         self.stored = 0.0
         if not self.entries.dense and self.entries.columns.shape[0] > 0:
             self.stored = 0.5
@@ -293,11 +296,11 @@ cdef class ProductSampler(LearnedEntrySampler):
 
     def row_probabilities(self):
         """Return p of the rows."""
-        return np.array(self.probabilities[:self.entries.n_rows])
+        return np.array(self.table[:self.entries.n_rows, PROBABILITY])
 
     def column_probabilities(self):
         """Return p of the columns."""
-        return np.array(self.probabilities[self.entries.n_rows:])
+        return np.array(self.table[self.entries.n_rows:, PROBABILITY])
 
     def densities(self):
         """Return q of every cell."""

@@ -6,6 +6,6 @@ from sklearn_awsgd._kernels._entry_samplers cimport LearnedEntrySampler
 
 @cython.final
 cdef class TwoWaySampler(LearnedEntrySampler):
-    cdef GuideTable table
+    cdef GuideTable guide
     # dQ/dP that each row and column adds to its entries.
     cdef double[::1] density

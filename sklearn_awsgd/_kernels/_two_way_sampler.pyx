@@ -9,6 +9,8 @@ from sklearn_awsgd._kernels._entries cimport GuideTable, below, uniform
 from sklearn_awsgd._kernels._entry_samplers cimport (
     COLUMN,
     LEARNED,
+    N_FIELDS,
+    PROBABILITY,
     SAFE,
     SGD,
     LearnedEntrySampler,
@@ -35,7 +37,7 @@ cdef class TwoWaySampler(LearnedEntrySampler):
         size = self.entries.n_rows + self.entries.n_columns
         self.bounds[1] = size
         self.n_distributions = 1
-        self.table = GuideTable(size)
+        self.guide = GuideTable(size)
         counts = np.concatenate([entries.row_counts(), entries.column_counts()])
         self.base = counts / (2 * entries.n_entries)
         self.density = np.zeros(size)
@@ -49,7 +51,7 @@ cdef class TwoWaySampler(LearnedEntrySampler):
             self.entries.pick_stored(self.bits, x)
         else:
             x.origin = LEARNED
-            k = self.table.pick(self.bits)
+            k = self.guide.pick(self.bits)
             if k < n:
                 start = self.entries.row_start[k]
                 x.i = k
@@ -84,20 +86,21 @@ cdef class TwoWaySampler(LearnedEntrySampler):
         for _way in range(2):
             # The odds of a draw through k, given the entry: weighted by them, the
             # draws are uniform over the entries of k.
-            size = self.probabilities[k] / self.base[k]
+            size = self.table[k, PROBABILITY] / self.base[k]
             self.learn(k, self.density[k] / x.q, x.norm2 * size * size)
             k = self.entries.n_rows + x.j
 
     cdef void refresh(self) noexcept nogil:
         cdef Py_ssize_t k
         self.derive()
-        self.table.build(&self.probabilities[0])
-        for k in range(self.table.size):
+        self.guide.build(&self.table[0, PROBABILITY], N_FIELDS)
+        for k in range(self.guide.size):
             self.density[k] = 0.0
             if self.base[k] > 0.0:
                 # base is |k| / (2 n_entries).
                 self.density[k] = (
-                    (1.0 - self.mixing) * self.probabilities[k] / (2.0 * self.base[k])
+                    (1.0 - self.mixing) * self.table[k, PROBABILITY]
+                    / (2.0 * self.base[k])
                 )
 
     def densities(self):
