@@ -69,7 +69,6 @@ cdef class LogLoss(Loss):
         return fabs(derivative) * (1.0 - fabs(derivative))
 
 
-
 cdef inline double rounded_ramp(
     double excess, double width, double* derivative
 ) noexcept nogil:
@@ -163,7 +162,6 @@ cdef class SquaredHinge(Loss):
         return 2.0 if y * z < 1.0 else 0.0
 
 
-
 cdef class ModifiedHuber(Loss):
     """The squared hinge, continued as a line below y z = -1."""
 
@@ -185,7 +183,6 @@ cdef class ModifiedHuber(Loss):
         return 2.0 if -1.0 <= y * z < 1.0 else 0.0
 
 
-
 cdef class SquaredError(Loss):
     """(y - z)^2 / 2."""
 
@@ -198,7 +195,6 @@ cdef class SquaredError(Loss):
 
     cdef double curvature(self, double y, double z, double derivative) noexcept nogil:
         return 1.0
-
 
 
 cdef class Huber(Loss):
@@ -220,7 +216,6 @@ cdef class Huber(Loss):
 
     cdef double curvature(self, double y, double z, double derivative) noexcept nogil:
         return 1.0 if fabs(z - y) <= self.epsilon else 0.0
-
 
 
 cdef class EpsilonInsensitive(Loss):
