@@ -229,18 +229,24 @@ def main():
             new = run_set(name, X, y, alpha, options.cap)
             rows += [{column: row[column] for column in columns} for row in new]
             show(f"{name} {X.shape}, alpha={alpha}", rows[-len(new) :])
+        save("time_to_optimum", {"rows": rows, "summary": summarize(rows, options.cap)})
+    for text, value in summarize(rows, options.cap).items():
+        print(f"{text}: {value}")
+
+
+def summarize(rows, cap):
+    """Return what the ratios to the best peer of each set come to."""
     ratios = [row["ratio"] for row in rows if 0 < row["ratio"] < np.inf]
-    summary = {
+    return {
         "geometric mean of ours / best peer of each set": float(
             np.exp(np.mean(np.log(ratios)))
         ),
         "largest ratio": max(ratios),
         "first in": f"{sum(r < 1 for r in ratios)} of {len(ratios)}",
-        "cap in seconds": options.cap,
+        "not reached by ours": sum(row["ratio"] == np.inf for row in rows),
+        "reached by no peer": sum(row["ratio"] == 0 for row in rows),
+        "cap in seconds": cap,
     }
-    for text, value in summary.items():
-        print(f"{text}: {value}")
-    save("time_to_optimum", {"rows": rows, "summary": summary})
 
 
 if __name__ == "__main__":

@@ -87,6 +87,6 @@ else:
     plt.show()
 
 # %%
-# With 40 words and more the Poisson factors tell the topics apart best; shorter
-# documents have too few words for any of the three. With the squared error TruncatedSVD
-# and the factorization here are alike, and TruncatedSVD is much quicker.
+# With 40 words and more the Poisson factors tell the topics apart best; shorter ones
+# have too few words for any of the three. With the squared error TruncatedSVD and the
+# factorization here are alike, and TruncatedSVD is much quicker.
