@@ -6,6 +6,9 @@ peer's time is that of the whole fit with the first number of iterations that ge
 there, which only somebody who knows the optimum can choose. One thread, CPU time, all
 contestants in one run.
 
+The constants of ``learning_rate="auto"`` were chosen while looking at the sets in SEEN,
+so their rows flatter it; the summary gives the other sets by themselves.
+
 Real data are read from the folder given by ``--data`` or the environment variable
 SKLEARN_AWSGD_DATA; without it only the generated sets are run.
 """
@@ -30,6 +33,9 @@ from sklearn_awsgd import AWSGDClassifier
 TARGETS = (1e-2, 1e-3, 1e-4)
 ALPHAS = (1e-4, 1e-6)
 N_SEEDS = 5
+SEEN = (
+    "w8a a9a cover_2v4 mammography mnist/9 coco/0 newsgroups/0 imbalanced heterogeneous"
+).split()
 
 
 def generated(name):
@@ -234,13 +240,19 @@ def main():
         print(f"{text}: {value}")
 
 
+def geometric_mean(ratios):
+    """Return the geometric mean, NaN of nothing."""
+    return float(np.exp(np.mean(np.log(ratios)))) if ratios else float("nan")
+
+
 def summarize(rows, cap):
     """Return what the ratios to the best peer of each set come to."""
-    ratios = [row["ratio"] for row in rows if 0 < row["ratio"] < np.inf]
+    compared = [row for row in rows if 0 < row["ratio"] < np.inf]
+    ratios = [row["ratio"] for row in compared]
+    unseen = [row["ratio"] for row in compared if row["set"] not in SEEN]
     return {
-        "geometric mean of ours / best peer of each set": float(
-            np.exp(np.mean(np.log(ratios)))
-        ),
+        "geometric mean of ours / best peer of each set": geometric_mean(ratios),
+        "the same for sets that no constant was chosen on": geometric_mean(unseen),
         "largest ratio": max(ratios),
         "first in": f"{sum(r < 1 for r in ratios)} of {len(ratios)}",
         "not reached by ours": sum(row["ratio"] == np.inf for row in rows),
