@@ -10,6 +10,9 @@ Four questions, each a section of the JSON that is written:
 The losses of all rows are computed once and looked up, so that thousands of runs take
 minutes; the estimator only ever sees those it asks for.
 
+Read the coverage with this in mind: the allowance for values not seen yet and the gate
+of the intervals were chosen while looking at cover_2v4 and w8a.
+
 Run ``python benchmarks/bench_importance.py --data DIR`` (or set SKLEARN_AWSGD_DATA);
 without data it runs on generated data and says so. ``--quick`` takes about a minute.
 """
