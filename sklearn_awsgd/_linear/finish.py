@@ -120,7 +120,8 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf):
         # With curvature added the estimate would be too small.
         sharp = inverse.sharp and objective.sharp and floor == 0
         still = sharp or _stands_still(values, tol * scale)
-        if (2 * left <= target * scale and still) or point.gap <= target * scale:
+        close = inverse.margin * left <= target * scale
+        if (close and still) or point.gap <= target * scale:
             return Report(point, left, len(values), True)
         if slow and inverse.n_steps >= max(inverse.cost, 1):
             n_refreshed += 1

@@ -136,7 +136,13 @@ class LinearObjective:
             )
             _add_penalty(diagonal, self.alpha, self.fit_intercept)
             return InverseCurvature(lambda g: g / diagonal, np.inf, sharp=False)
-        return InverseCurvature.from_hessian(*self.hessian(point, n_rows, rng, floor))
+        inverse = InverseCurvature.from_hessian(
+            *self.hessian(point, n_rows, rng, floor)
+        )
+        if n_rows < self.n_samples:
+            # The fewer rows for each parameter, the less a sample sees of what is left.
+            inverse.margin *= 1 + 8 * self.n_columns / n_rows
+        return inverse
 
     def hessian(self, point, n_rows, rng, floor):
         """Return the upper triangle of a sampled Hessian, and its cost in passes.
@@ -346,9 +352,16 @@ class InverseCurvature:
         What it cost, in passes over the rows.
     sharp : bool
         Whether it is good enough to tell the suboptimality from the gradient.
+
+    Attributes
+    ----------
+    margin : float
+        What the estimate of the suboptimality is multiplied with to be on the safe
+        side.
     """
 
     def __init__(self, solve, cost, sharp):
+        self.margin = 2.0
         self._solve, self.cost, self.sharp = solve, cost, sharp
         self.n_steps = 0
         self._pairs = []
