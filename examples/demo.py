@@ -6,6 +6,10 @@ its best step sizes, beside AWSGDClassifier at its defaults. Two more settings o
 AWSGDClassifier show what the sampling alone does: plain AW-SGD with its best step
 sizes, once with uniform draws and once with learned probabilities of the two classes.
 Prints a table and writes the picture demo.png. Run it by ``make demo``.
+
+The penalty is alpha=1e-3. With 1e-4 the exact solution overfits these few digits: it is
+still reached soonest by the defaults, but runs that stop short of it then rank held-out
+digits better (a tuned SGDClassifier had an average precision of .85 there, ours .82).
 """
 
 import os
