@@ -14,7 +14,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from sklearn_awsgd import AWSGDMatrixFactorization, matrix_from_entries
 from sklearn_awsgd._factorization.entries import check_entries
@@ -22,16 +21,6 @@ from sklearn_awsgd._factorization.row_solver import evaluate_loss, solve_rows
 from sklearn_awsgd.samplers import RowColumnSampler, StrataSampler, UniformSampler
 
 LOSSES = ("squared_error", "huber", "log_loss", "poisson")
-
-
-@pytest.mark.parametrize(
-    ("estimator", "check"),
-    list(estimator_checks_generator(AWSGDMatrixFactorization())),
-    ids=lambda value: getattr(getattr(value, "func", None), "__name__", ""),
-)
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_estimator_checks(estimator, check):
-    check(estimator)
 
 
 def low_rank(n=40, m=25, rank=3, seed=0):

@@ -12,20 +12,12 @@ from sklearn import metrics
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.ensemble import HistGradientBoostingRegressor
-from sklearn.exceptions import ConvergenceWarning, NotFittedError, SkipTestWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.utils.estimator_checks import check_estimator
 
 from sklearn_awsgd import MinVarianceImportanceEstimator
 from sklearn_awsgd.samplers import GaussianSampler, StrataSampler
-
-
-def test_sklearn_compatible():
-    with warnings.catch_warnings():
-        # Checks of other array libraries are skipped unless they are switched on.
-        warnings.simplefilter("ignore", SkipTestWarning)
-        check_estimator(MinVarianceImportanceEstimator())
 
 
 @pytest.fixture(scope="module")
