@@ -12,6 +12,7 @@ KERNELS = [
     "_samplers",
     "_level_sampler",
     "_linear",
+    "_dual",
     "_multinomial",
     "_batch",
     "_entries",

@@ -52,10 +52,16 @@ class LinearObjective:
         Whether b is free.
     sharp : bool, default=True
         Whether the curvature holds beyond the next kink of the loss.
+
+    Attributes
+    ----------
+    lower_bound : float
+        What is known of the minimum from elsewhere.
     """
 
     def __init__(self, X, loss, y, mass, norms2, alpha, fit_intercept, sharp=True):
         self.sharp = sharp
+        self.lower_bound = -np.inf
         self.rows, self.X, self.loss, self.y = Rows(X), X, loss, y
         self.mass, self.norms2 = mass, norms2
         self.alpha, self.fit_intercept = alpha, fit_intercept
@@ -81,7 +87,8 @@ class LinearObjective:
         value = sums[:, 0].sum() + self.alpha / 2 * v[:-1] @ v[:-1]
         gap = np.inf
         if self.alpha > 0:
-            gap = value - self._dual_value(gradients, sums)
+            bound = max(self._dual_value(gradients, sums), self.lower_bound)
+            gap = value - bound
         gradient = gradients.sum(axis=0)
         gradient[:-1] += self.alpha * v[:-1]
         if not self.fit_intercept:

@@ -9,10 +9,27 @@ from joblib import Parallel, delayed
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
+from sklearn_awsgd._kernels._dual import DualSteps
 from sklearn_awsgd._kernels._linear import CoordinateRate, ScalarRate
 from sklearn_awsgd._kernels._rows import Rows
-from sklearn_awsgd._linear.finish import CHEAP, can_finish_l1, finish, finish_l1
-from sklearn_awsgd._linear.objectives import LinearObjective, best_constant
+from sklearn_awsgd._linear.dual import (
+    HOLD,
+    LARGEST_RATIO,
+    DualStop,
+    curvature_ratio,
+)
+from sklearn_awsgd._linear.finish import (
+    CHEAP,
+    Report,
+    can_finish_l1,
+    finish,
+    finish_l1,
+)
+from sklearn_awsgd._linear.objectives import (
+    MOST_PARAMETERS,
+    LinearObjective,
+    best_constant,
+)
 from sklearn_awsgd._solver import (
     AdaptiveRate,
     History,
@@ -22,7 +39,7 @@ from sklearn_awsgd._solver import (
     never,
     solve,
 )
-from sklearn_awsgd.samplers import ProblemView, RowTable
+from sklearn_awsgd.samplers import ProblemView, RowTable, UniformSampler
 
 # Learning rates, and the eta0 each takes for eta0=None. The rates with a step size for
 # each coordinate are relative to the gradients it has seen, the others are not.
@@ -169,18 +186,28 @@ class TrainingMixin:
         """Train problem k by AW-SGD, then by exact passes."""
         states = self._problem_states(k)
         n_rows = len(table.rows)
-        outcome = Outcome()
+        outcome, report, lower_bound = Outcome(), None, -np.inf
         if not any(state["coef"].any() for state in states):
-            if self.fit_intercept and _is_constant(data, target):
-                return self._train_constant(data, k, target, options["history"])
-            outcome = self._sample_first(data, table, k, target, options)
+            if self.fit_intercept:
+                if _is_constant(data, target):
+                    return self._train_constant(data, k, target, options["history"])
+                self._set_constants(data, target, states)
+            beta = self._has_dual_steps(data, k, target)
+            if beta is not None:
+                outcome, report, lower_bound = self._take_dual_steps(
+                    data, table, k, target, beta, max_iter, tol, options
+                )
+            else:
+                outcome = self._sample_first(data, table, k, target, options)
         max_iter -= outcome.n_iter
-        if max_iter == 0:
-            return outcome
-        v = np.concatenate([np.append(s["coef"], s["intercept"]) for s in states])
-        report, width = self._finish(
-            data, target, v, k, outcome.n_draws, max_iter, tol, options
-        )
+        width = 0.0
+        if report is None:
+            if max_iter <= 0:
+                return outcome
+            v = np.concatenate([np.append(s["coef"], s["intercept"]) for s in states])
+            report, width = self._finish(
+                data, target, v, k, outcome.n_draws, max_iter, tol, options, lower_bound
+            )
         for state, v in zip(states, np.split(report.point.v, len(states)), strict=True):
             state["coef"][:] = v[:-1]
             state["intercept"][0] = v[-1]
@@ -208,8 +235,6 @@ class TrainingMixin:
 
     def _sample_first(self, data, table, k, target, options):
         """Start problem k with the draws of at most one pass."""
-        if self.fit_intercept:
-            self._set_constants(data, target, self._problem_states(k))
         n_rows = len(table.rows)
         n_draws = max(
             FEWEST_DRAWS,
@@ -228,7 +253,87 @@ class TrainingMixin:
         self.sampler_._store(k, kernel)
         return outcome
 
-    def _finish(self, data, target, v, k, n_draws, max_iter, tol, options):
+    def _has_dual_steps(self, data, k, target):
+        """Return what holds the intercept in dual steps; None where others are quicker.
+
+        They are for wide data, a smooth loss and an l2 penalty that is felt.
+        """
+        alpha_l1, alpha = self._alphas(data)
+        loss = self._make_loss()
+        if (
+            data.X.shape[1] < MOST_PARAMETERS
+            or not (alpha > 0 and alpha_l1 == 0)
+            or not np.isfinite(loss.smoothness)
+            or self._n_models(target) > 1
+        ):
+            return None
+        curvature, ratio = curvature_ratio(
+            loss,
+            target,
+            self._states[k]["intercept"][0],
+            data.mass,
+            data.norms2,
+            alpha,
+        )
+        return HOLD * curvature if ratio <= LARGEST_RATIO else None
+
+    def _take_dual_steps(self, data, table, k, target, beta, max_iter, tol, options):
+        """Take problem k towards the optimum by dual steps.
+
+        The rows of the first pass are drawn by what is learned of them; then all have
+        been seen and the passes are shuffled, as draws with replacement leave out a
+        third of the rows.
+        """
+        state, loss, history = self._states[k], self._make_loss(), options["history"]
+        alpha = self._alphas(data)[1]
+        problem = DualSteps(
+            Rows(data.X),
+            loss,
+            target,
+            data.norms2,
+            state,
+            self.fit_intercept,
+            data.mass,
+            alpha,
+            beta,
+        )
+        objective = self._make_objective(data, target, loss)
+
+        def evaluate(lower_bound):
+            objective.lower_bound = lower_bound
+            point = objective(np.append(state["coef"], state["intercept"]))
+            history.add_pass(
+                k,
+                int(state["clock"][0]),
+                history.seconds(),
+                data.total * point.value,
+                data.total * point.gap,
+                self.verbose,
+            )
+            return point
+
+        derivatives = loss(target, np.full(len(target), state["intercept"][0]))[1]
+        view = ProblemView(
+            groups=self._groups(target),
+            norms2=derivatives**2 * (data.norms2 + self.fit_intercept),
+        )
+        kernel = self.sampler_._kernel(k, self._generators[k], table, view)
+        stop = DualStop(problem, evaluate, 0.0 if tol is None else tol)
+        options = {**options, "pass_length": len(table.rows), "should_stop": stop}
+        outcome = solve(problem, kernel, max_iter=1, **options)
+        self.sampler_._store(k, kernel)
+        shuffled = UniformSampler()._kernel(k, self._generators[k], table, view)
+        after = solve(problem, shuffled, max_iter=max_iter - 1, **options)
+        outcome.n_iter += after.n_iter
+        outcome.n_draws += after.n_draws
+        report = None
+        if stop.point is not None:
+            report = Report(stop.point, stop.point.gap, stop.n_passes, True)
+        return outcome, report, stop.lower_bound
+
+    def _finish(
+        self, data, target, v, k, n_draws, max_iter, tol, options, lower_bound=-np.inf
+    ):
         """Go from v to the optimum; return a report and the rounding of the loss.
 
         The kinks of a loss that has any are rounded, over widths that shrink until they
@@ -256,6 +361,7 @@ class TrainingMixin:
         width = 0.0 if smooth else self._target_spread([target])
         while True:
             objective = self._make_objective(data, target, loss.rounded(width))
+            objective.lower_bound = lower_bound
             # Where passes cost nothing, rounding may decide, as for smooth losses.
             cheap = not objective.sharp and objective.newton_flops() <= CHEAP
             report = minimize(

@@ -1,0 +1,189 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Steps with a control variate for each row, whose mean costs nothing.
+
+A control variate a_i, close to the derivative c_i of row i, takes most of the variance
+out of a step: ``d = (c_i - a_i) x_i / q_i + gbar + alpha w`` with the mean
+``gbar = sum_i P_i a_i x_i``. Here w and the variates move together such that
+``gbar = -alpha w`` at every moment. Then the dense part of d is zero, a step touches
+the nonzeros of one row alone, and nothing is left to be applied lazily.
+
+The length of the step is not chosen but solved for: it takes the variate of the row to
+the derivative that the row has *after* the step,
+
+    a' = c_i(z - k (a' - a)),    k = P_i ||x_i||^2 / alpha,
+
+which is the exact maximum of the dual objective along a_i (stochastic dual coordinate
+ascent). It cannot overshoot, whichever row it is taken for: the distribution of the
+draws decides how fast the steps converge and not where to, so the weight 1/q enters the
+statistics only.
+"""
+
+import numpy as np
+
+from libc.math cimport NAN, fabs, isnan
+
+from sklearn_awsgd._kernels._rows cimport Row, axpy, dot, get_row, prefetch_row
+
+cdef enum:
+    # Newton steps, or halvings where they leave the bracket.
+    MOST_TRIALS = 60
+
+# How well the equation of a step is solved, relative to the step.
+cdef double ACCURACY = 0.01
+
+
+cdef class DualSteps(Problem):
+    """The linear model with an l2 penalty, moved by dual steps.
+
+    The intercept has no penalty, so it is held by ``beta / 2 (b - center)^2`` instead,
+    as if it were a feature, and the center follows it: see :meth:`recenter`.
+
+    Parameters
+    ----------
+    rows, loss, y, norms2, state, fit_intercept
+        As for :class:`~sklearn_awsgd._kernels._linear.LinearProblem`; the coefficients
+        must be zero.
+    mass : ndarray of shape (n_samples,) or None
+        P of each row; None when all are equal.
+    alpha : float > 0
+        Strength of the penalty.
+    beta : float > 0
+        Strength of what holds the intercept.
+    """
+
+    def __init__(
+        self, Rows rows, Loss loss, const double[::1] y, const double[::1] norms2,
+        state, bint fit_intercept, const double[::1] mass, double alpha, double beta,
+    ):
+        self.rows = rows
+        self.loss = loss
+        self.y = y
+        self.norms2 = norms2
+        self.mass = mass
+        self.row_mass = 1.0 / rows.n_rows
+        self.coef = state["coef"]
+        self.intercept = state["intercept"]
+        self.clock = state["clock"]
+        self.fit_intercept = fit_intercept
+        self.alpha = alpha
+        self.beta = beta
+        # f*(0) = 0 for a loss whose infimum is zero.
+        self.variates = np.zeros(rows.n_rows)
+        self.conjugates = np.zeros(rows.n_rows)
+
+    cdef void step(self, Point* x, double weight) noexcept nogil:
+        cdef Row row
+        cdef double p = self.row_mass if self.mass is None else self.mass[x.i]
+        cdef double a = self.variates[x.i]
+        cdef double derivative = 0.0, conjugate = 0.0, z, k, new
+        get_row(self.rows, x.i, &row)
+        z = dot(&row, &self.coef[0]) + self.intercept[0]
+        x.loss = self.loss.evaluate(self.y[x.i], z, &derivative)
+        x.norm2 = weight * (derivative - a)
+        x.norm2 *= x.norm2 * (self.norms2[x.i] + self.fit_intercept)
+        # Fenchel and Young: never negative, zero when a is the derivative.
+        self.gap_sum += weight * (x.loss + self.conjugates[x.i] - a * z)
+        self.n_steps += 1
+        self.clock[0] += 1.0
+        if derivative == a:
+            return
+        k = p * self.norms2[x.i] / self.alpha
+        if self.fit_intercept:
+            k += p / self.beta
+        new = self.new_variate(self.y[x.i], z, a, derivative, k, &conjugate)
+        if isnan(new):
+            return
+        self.variates[x.i] = new
+        self.conjugates[x.i] = conjugate
+        axpy(-p * (new - a) / self.alpha, &row, &self.coef[0])
+        if self.fit_intercept:
+            self.intercept[0] -= p * (new - a) / self.beta
+
+    cdef double new_variate(
+        self, double y, double z, double a, double derivative, double k, double* conjugate
+    ) noexcept nogil:
+        # miss(t) = c(z - k t) - a - t falls from c - a at t = 0 to the other side of
+        # zero at t = c - a: Newton's method in that bracket.
+        cdef double near = 0.0, far = derivative - a, miss = far, t = 0.0, trial, value
+        cdef double here = z
+        cdef Py_ssize_t _trial
+        for _trial in range(MOST_TRIALS):
+            trial = t + miss / (1.0 + k * self.loss.curvature(y, here, derivative))
+            if (trial - near) * (far - trial) <= 0.0:
+                trial = 0.5 * (near + far)
+            t = trial
+            here = z - k * t
+            value = self.loss.evaluate(y, here, &derivative)
+            miss = derivative - a - t
+            if fabs(miss) <= ACCURACY * fabs(t):
+                # The variate is the derivative at a known point, so its conjugate is
+                # known: f*(a) = a z - f(z) there.
+                conjugate[0] = derivative * here - value
+                return derivative
+            if miss * far > 0.0:
+                near = t
+            else:
+                far = t
+        return NAN
+
+    cdef void prefetch(self, const Point* x) noexcept nogil:
+        prefetch_row(self.rows, x.i)
+
+    def penalty(self):
+        """Return the penalty at the current w."""
+        coef = np.asarray(self.coef)
+        return self.alpha / 2 * np.dot(coef, coef)
+
+    def take_gap(self):
+        """Return the mean gap of the rows since the last call, each as it was met.
+
+        It is above the duality gap of the last w by what was gained meanwhile.
+        """
+        gap = self.gap_sum / max(self.n_steps, 1)
+        self.gap_sum = 0.0
+        self.n_steps = 0
+        return gap
+
+    def recenter(self):
+        """Let the center of the intercept follow it.
+
+        ``beta (b - center) + sum_i P_i a_i = 0`` holds after each step; at the optimum
+        without the center the sum is zero.
+        """
+        if self.fit_intercept:
+            self.intercept[0] -= self._variate_mass().sum() / self.beta
+
+    def lower_bound(self):
+        """Return a lower bound of the minimum of the objective: the dual objective.
+
+        With an intercept the variates must have mean zero, so those of the sign with
+        the larger sum are scaled down; ``f*(s a) <= s f*(a)``.
+        """
+        variates = self._variate_mass()
+        shares = np.ones(len(variates))
+        mean = -self.alpha * np.asarray(self.coef)
+        if self.fit_intercept:
+            above = variates > 0
+            sums = -variates[~above].sum(), variates[above].sum()
+            larger = above if sums[1] > sums[0] else ~above
+            shares[larger] = min(sums) / max(*sums, 1e-300)
+            add_rows(self.rows, (shares - 1) * variates, mean)
+        conjugates = np.asarray(self.conjugates) * shares
+        conjugate = conjugates.mean() if self.mass is None else conjugates @ self.mass
+        return -conjugate - np.dot(mean, mean) / (2 * self.alpha)
+
+    def _variate_mass(self):
+        """Return P_i a_i."""
+        mass = self.row_mass if self.mass is None else np.asarray(self.mass)
+        return mass * np.asarray(self.variates)
+
+
+cdef add_rows(Rows rows, const double[::1] weights, double[::1] total):
+    """total += sum_i weights_i x_i."""
+    cdef Py_ssize_t i
+    cdef Row row
+    with nogil:
+        for i in range(rows.n_rows):
+            if weights[i] != 0.0:
+                get_row(rows, i, &row)
+                axpy(weights[i], &row, &total[0])
