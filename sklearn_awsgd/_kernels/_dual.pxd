@@ -10,7 +10,7 @@ cdef class DualSteps(Problem):
     # State that outlives the problem: arrays of the caller, changed in place.
     cdef double[::1] coef, intercept, clock
     # a_i and f*(a_i) of each row.
-    cdef double[::1] variates, conjugates
+    cdef readonly double[::1] variates, conjugates
     cdef double alpha, beta, row_mass
     cdef bint fit_intercept
     # Sum of the gaps of the rows as they were met, and their number.

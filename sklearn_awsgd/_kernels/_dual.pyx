@@ -22,14 +22,14 @@ import numpy as np
 
 from libc.math cimport NAN, fabs, isnan
 
-from sklearn_awsgd._kernels._rows cimport Row, axpy, dot, get_row, prefetch_row
+from sklearn_awsgd._kernels._rows cimport PREFETCH, Row, axpy, dot, get_row, prefetch_row
 
 cdef enum:
     # Newton steps, or halvings where they leave the bracket.
     MOST_TRIALS = 60
 
 # How well the equation of a step is solved, relative to the step.
-cdef double ACCURACY = 0.01
+cdef double ACCURACY = 0.1
 
 
 cdef class DualSteps(Problem):
@@ -128,6 +128,10 @@ cdef class DualSteps(Problem):
 
     cdef void prefetch(self, const Point* x) noexcept nogil:
         prefetch_row(self.rows, x.i)
+        PREFETCH(&self.variates[x.i])
+        PREFETCH(&self.conjugates[x.i])
+        PREFETCH(&self.norms2[x.i])
+        PREFETCH(&self.y[x.i])
 
     def penalty(self):
         """Return the penalty at the current w."""
@@ -153,11 +157,11 @@ cdef class DualSteps(Problem):
         if self.fit_intercept:
             self.intercept[0] -= self._variate_mass().sum() / self.beta
 
-    def lower_bound(self):
-        """Return a lower bound of the minimum of the objective: the dual objective.
+    def dual_point(self):
+        """Return the dual point of the variates, as `LinearObjective.mix_dual` takes it.
 
-        With an intercept the variates must have mean zero, so those of the sign with
-        the larger sum are scaled down; ``f*(s a) <= s f*(a)``.
+        With an intercept their mean must be zero, so those of the sign with the larger
+        sum are scaled down; ``f*(s a) <= s f*(a)``.
         """
         variates = self._variate_mass()
         shares = np.ones(len(variates))
@@ -170,7 +174,7 @@ cdef class DualSteps(Problem):
             add_rows(self.rows, (shares - 1) * variates, mean)
         conjugates = np.asarray(self.conjugates) * shares
         conjugate = conjugates.mean() if self.mass is None else conjugates @ self.mass
-        return -conjugate - np.dot(mean, mean) / (2 * self.alpha)
+        return -conjugate, mean
 
     def _variate_mass(self):
         """Return P_i a_i."""

@@ -11,7 +11,7 @@ import numpy as np
 # The curvature of a row, relative to what the penalty gives it. The steps converge in
 # about as many passes, so beyond this the finish is quicker.
 LARGEST_RATIO = 8.0
-# A pass that leaves more of the gap than this is slow; the finish is quicker then.
+# Two passes that leave more of the gap than this are slow: the finish is quicker.
 SLOW = 0.7
 # What holds the intercept, relative to its curvature at the start. Tried from 1 to
 # 1e-4: the larger, the slower the intercept; the smaller, the less steady all else.
@@ -37,7 +37,8 @@ class DualStop:
     problem : DualSteps
         The problem that is stepped; the center of its intercept is moved.
     evaluate : callable
-        Returns the exact point of the current parameters; counts as a pass.
+        Takes the dual point of the variates and returns the exact point of the current
+        parameters, at the cost of a pass.
     tol : float
         Relative gap to reach.
 
@@ -45,8 +46,6 @@ class DualStop:
     ----------
     point : Point or None
         Where the gap was small enough.
-    lower_bound : float
-        The best lower bound of the minimum.
     n_passes : int
         Number of exact passes.
     """
@@ -55,25 +54,24 @@ class DualStop:
 
     def __init__(self, problem, evaluate, tol):
         self.problem, self.evaluate, self.tol = problem, evaluate, tol
-        self.point, self.lower_bound, self.n_passes = None, -np.inf, 0
-        self._met = np.inf
+        self.point, self.n_passes = None, 0
+        # What the rows met in the last passes had of the gap.
+        self._met = []
         # The gap over that of the rows as they were met, as last seen.
         self._known_ratio = None
 
     def __call__(self, objective):
         """Take in a pass; return whether to stop."""
-        before, self._met = self._met, self.problem.take_gap()
-        shrinks = self._met / before
-        ratio = np.sqrt(shrinks) if self._known_ratio is None else self._known_ratio
-        slow = shrinks > SLOW and np.isfinite(before)
-        if np.isfinite(before) and ratio * self._met <= self.tol * objective or slow:
-            self.lower_bound = max(self.lower_bound, self.problem.lower_bound())
-            if not slow:
-                point = self.evaluate(self.lower_bound)
+        self._met.append(self.problem.take_gap())
+        last = self._met[-1]
+        if len(self._met) > 1:
+            ratio = self._known_ratio or np.sqrt(last / self._met[-2])
+            if ratio * last <= self.tol * objective:
+                point = self.evaluate(self.problem.dual_point())
                 self.n_passes += 1
-                self._known_ratio = point.gap / self._met
+                self._known_ratio = point.gap / last
                 if point.gap <= self.tol * point.value:
                     self.point = point
                     return True
         self.problem.recenter()
-        return slow
+        return len(self._met) > 2 and last > SLOW * self._met[-3]

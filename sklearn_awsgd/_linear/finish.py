@@ -27,10 +27,12 @@ SLOW = 0.1
 NEAR = 0.02
 # After so many samples of one size that were slow all the same, it is too small too.
 MOST_REFRESHED = 3
-# Passes, and share of all passes, over which the objective must have stood still where
-# the curvature is too poor to tell the suboptimality from the gradient.
-N_STILL = 5
-SHARE_STILL = 1 / 3
+# Where the curvature is too poor to tell the suboptimality from the gradient, the decay
+# of the objective tells: its window, at least and as a share of all steps, and by how
+# much it may be wrong.
+DECAY_WINDOW = 5
+DECAY_SHARE = 1 / 4
+DECAY_MARGIN = 6
 # Flops of all rows' curvature below which the finish goes on until rounding decides.
 CHEAP = 3e5
 # Shorter steps than this mean that the curvature is far too small, as where a loss is
@@ -106,6 +108,7 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf):
         return point
 
     point = evaluate(v)
+    accepted = [point.value]
     floor, left, n_refreshed = 0.0, np.inf, 0
     inverse = objective.inverse_curvature(point, n_rows, rng, floor)
     while True:
@@ -119,9 +122,10 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf):
             exact, target = False, tol
         # With curvature added the estimate would be too small.
         sharp = inverse.sharp and objective.sharp and floor == 0
-        still = sharp or _stands_still(values, tol * scale)
         close = inverse.margin * left <= target * scale
-        if (close and still) or point.gap <= target * scale:
+        if close and not sharp:
+            close = DECAY_MARGIN * _left_by_decay(accepted) <= target * scale
+        if close or point.gap <= target * scale:
             return Report(point, left, len(values), True)
         if slow and inverse.n_steps >= max(inverse.cost, 1):
             n_refreshed += 1
@@ -154,6 +158,7 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf):
                 new = _search_line(evaluate, point, direction, step, new)
             inverse.update(new.v - point.v, new.gradient - point.gradient)
             point = new
+            accepted.append(point.value)
             if not exact and floor == 0:
                 continue
             floor = floor / 16 if floor > 1 / 16 else 0.0
@@ -189,10 +194,19 @@ def _search_line(evaluate, point, direction, step, new):
     return new
 
 
-def _stands_still(values, change):
-    """Return whether the last values have fallen by less than a quarter of `change`."""
-    n_still = max(N_STILL, int(SHARE_STILL * len(values)))
-    return len(values) > n_still and values[-1 - n_still] - values[-1] <= change / 4
+def _left_by_decay(values):
+    """Return what the objective has left to fall if it goes on as in the last steps.
+
+    Two windows of steps one after the other give the ratio of a geometric series.
+    """
+    window = max(DECAY_WINDOW, int(DECAY_SHARE * len(values)))
+    if len(values) <= 2 * window:
+        return np.inf
+    first, middle, last = values[-1 - 2 * window], values[-1 - window], values[-1]
+    recent, before = middle - last, first - middle
+    if recent <= 0:
+        return 0.0
+    return recent**2 / (before - recent) if recent < before else np.inf
 
 
 def _first_sample_size(objective, exact):

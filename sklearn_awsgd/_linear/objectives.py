@@ -52,16 +52,12 @@ class LinearObjective:
         Whether b is free.
     sharp : bool, default=True
         Whether the curvature holds beyond the next kink of the loss.
-
-    Attributes
-    ----------
-    lower_bound : float
-        What is known of the minimum from elsewhere.
     """
 
     def __init__(self, X, loss, y, mass, norms2, alpha, fit_intercept, sharp=True):
         self.sharp = sharp
-        self.lower_bound = -np.inf
+        # The best dual point so far: see `mix_dual`.
+        self._dual = None
         self.rows, self.X, self.loss, self.y = Rows(X), X, loss, y
         self.mass, self.norms2 = mass, norms2
         self.alpha, self.fit_intercept = alpha, fit_intercept
@@ -87,32 +83,53 @@ class LinearObjective:
         value = sums[:, 0].sum() + self.alpha / 2 * v[:-1] @ v[:-1]
         gap = np.inf
         if self.alpha > 0:
-            bound = max(self._dual_value(gradients, sums), self.lower_bound)
-            gap = value - bound
+            self.mix_dual(*self._dual_point(gradients, sums))
+            gap = value - self._lower_bound()
         gradient = gradients.sum(axis=0)
         gradient[:-1] += self.alpha * v[:-1]
         if not self.fit_intercept:
             gradient[-1] = 0
         return Point(v, value, gradient, gap, curvatures)
 
-    def _dual_value(self, gradients, sums):
-        """Return a lower bound of the minimum.
+    def _dual_point(self, gradients, sums):
+        """Return the dual point of the derivatives c_i, as `mix_dual` takes it.
 
-        The derivatives c_i are a dual point. With an intercept it is feasible when
-        their mean is zero, so the side with the larger sum is scaled down, by s. As
-        ``f*(s c) <= s f*(c)`` for a loss whose infimum is zero, and
-        ``f*(c) = c z - f`` at c = f'(z), the dual objective is at least
-        ``sum s (f - c z) - ||sum s c x||^2 / (2 alpha)``.
+        With an intercept it is feasible when their mean is zero, so the side with the
+        larger sum is scaled down, by s. As ``f*(s c) <= s f*(c)`` for a loss whose
+        infimum is zero, and ``f*(c) = c z - f`` at c = f'(z), its dual objective is at
+        least ``sum s (f - c z) - ||sum s c x||^2 / (2 alpha)``.
         """
         scale = np.ones(2)
         if self.fit_intercept:
             below, above = -gradients[0, -1], gradients[1, -1]
             larger = int(above > below)
             scale[larger] = min(below, above) / max(below, above, 1e-300)
-        combined = scale @ gradients[:, :-1]
-        return scale @ (sums[:, 0] - sums[:, 1]) - combined @ combined / (
-            2 * self.alpha
+        return scale @ (sums[:, 0] - sums[:, 1]), scale @ gradients[:, :-1]
+
+    def mix_dual(self, value, mean):
+        """Take in a dual point: mix it with the best so far such that the bound rises.
+
+        A dual point is a pair (l, u), ``l <= -sum P f*(a)`` and ``u = sum P a x``, with
+        the bound ``l - ||u||^2 / (2 alpha)``; as f* is convex, mixtures of pairs are
+        pairs of mixtures. What is left of the gradients of several points partly
+        cancels, so a mixture is far better than the last point.
+        """
+        if self._dual is None:
+            self._dual = value, mean
+            return
+        old_value, old_mean = self._dual
+        change = mean - old_mean
+        slope = self.alpha * (value - old_value) - old_mean @ change
+        share = np.clip(slope / max(change @ change, 1e-300), 0, 1)
+        self._dual = (
+            old_value + share * (value - old_value),
+            old_mean + share * change,
         )
+
+    def _lower_bound(self):
+        """Return the best lower bound of the minimum."""
+        value, mean = self._dual
+        return value - mean @ mean / (2 * self.alpha)
 
     def canonical(self, v):
         """Return v: no other parameters give the same predictions."""
@@ -368,7 +385,7 @@ class InverseCurvature:
     """
 
     def __init__(self, solve, cost, sharp):
-        self.margin = 2.0
+        self.margin = 2.0 if sharp else 4.0
         self._solve, self.cost, self.sharp = solve, cost, sharp
         self.n_steps = 0
         self._pairs = []

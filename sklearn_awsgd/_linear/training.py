@@ -186,7 +186,7 @@ class TrainingMixin:
         """Train problem k by AW-SGD, then by exact passes."""
         states = self._problem_states(k)
         n_rows = len(table.rows)
-        outcome, report, lower_bound = Outcome(), None, -np.inf
+        outcome, report, dual_point = Outcome(), None, None
         if not any(state["coef"].any() for state in states):
             if self.fit_intercept:
                 if _is_constant(data, target):
@@ -194,7 +194,7 @@ class TrainingMixin:
                 self._set_constants(data, target, states)
             beta = self._has_dual_steps(data, k, target)
             if beta is not None:
-                outcome, report, lower_bound = self._take_dual_steps(
+                outcome, report, dual_point = self._take_dual_steps(
                     data, table, k, target, beta, max_iter, tol, options
                 )
             else:
@@ -206,7 +206,7 @@ class TrainingMixin:
                 return outcome
             v = np.concatenate([np.append(s["coef"], s["intercept"]) for s in states])
             report, width = self._finish(
-                data, target, v, k, outcome.n_draws, max_iter, tol, options, lower_bound
+                data, target, v, k, outcome.n_draws, max_iter, tol, options, dual_point
             )
         for state, v in zip(states, np.split(report.point.v, len(states)), strict=True):
             state["coef"][:] = v[:-1]
@@ -299,8 +299,8 @@ class TrainingMixin:
         )
         objective = self._make_objective(data, target, loss)
 
-        def evaluate(lower_bound):
-            objective.lower_bound = lower_bound
+        def evaluate(dual_point):
+            objective.mix_dual(*dual_point)
             point = objective(np.append(state["coef"], state["intercept"]))
             history.add_pass(
                 k,
@@ -329,10 +329,10 @@ class TrainingMixin:
         report = None
         if stop.point is not None:
             report = Report(stop.point, stop.point.gap, stop.n_passes, True)
-        return outcome, report, stop.lower_bound
+        return outcome, report, None if report else problem.dual_point()
 
     def _finish(
-        self, data, target, v, k, n_draws, max_iter, tol, options, lower_bound=-np.inf
+        self, data, target, v, k, n_draws, max_iter, tol, options, dual_point=None
     ):
         """Go from v to the optimum; return a report and the rounding of the loss.
 
@@ -361,7 +361,8 @@ class TrainingMixin:
         width = 0.0 if smooth else self._target_spread([target])
         while True:
             objective = self._make_objective(data, target, loss.rounded(width))
-            objective.lower_bound = lower_bound
+            if dual_point is not None:
+                objective.mix_dual(*dual_point)
             # Where passes cost nothing, rounding may decide, as for smooth losses.
             cheap = not objective.sharp and objective.newton_flops() <= CHEAP
             report = minimize(
