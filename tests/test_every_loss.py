@@ -287,3 +287,30 @@ def test_zeros_are_exact(Estimator, loss, layout, penalty, seed, rng):
     assert not W.all()
     assert (estimator.coef_[W == 0] == 0).all()
     assert (estimator.coef_[np.abs(W) > 1e-3] != 0).all()
+
+
+@each_penalty
+@pytest.mark.parametrize(
+    ("Estimator", "loss"),
+    [
+        (AWSGDClassifier, "hinge"),
+        (AWSGDRegressor, "epsilon_insensitive"),
+        (AWSGDRegressor, "huber"),
+    ],
+)
+def test_losses_with_lines_keep_their_tolerance(Estimator, loss, penalty, seed, rng):
+    """Also where not all rows give the curvature; and there are passes enough."""
+    X = rng.standard_normal((2000, 30)) * rng.lognormal(size=30)
+    score = X @ (rng.standard_normal(30) * (np.arange(30) < 10))
+    y = score + 3 * rng.logistic(size=2000)
+    if Estimator is AWSGDClassifier:
+        y = np.where(y > np.quantile(y, 0.8), 1.0, -1.0)
+    values, gaps = [], []
+    for tol in (1e-3, 1e-7):
+        estimator = make(Estimator, loss, penalty, seed, alpha=1e-3, tol=tol)
+        estimator.fit(X, y)
+        values.append(objective(estimator, X, y, estimator.coef_, estimator.intercept_))
+        gaps.append(estimator.duality_gap_[0])
+    assert gaps[0] >= values[0] - values[1] - 1e-9
+    assert np.isfinite(gaps).all() == (penalty == "l2")
+    assert values[1] <= values[0] <= values[1] * (1 + 1e-3)

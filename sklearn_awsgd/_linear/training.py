@@ -369,6 +369,9 @@ class TrainingMixin:
 
         smooth = np.isfinite(loss.smoothness)
         width = 0.0 if smooth else self._target_spread([target])
+        # Where a loss is a line it has no curvature, which steps have to cope with.
+        lines = self.loss == "huber" or not smooth
+        lines &= self._can_finish_l1(data.X.shape[1])
         while True:
             objective = self._make_objective(data, target, loss.rounded(width))
             objective.lower_bound = lower_bound
@@ -376,9 +379,7 @@ class TrainingMixin:
             # between kinks so sharp that it does not soon, the tolerance will do.
             cheap = not objective.sharp and objective.newton_flops() <= CHEAP
             minimize = finish
-            # The Huber loss has no curvature where it is a line.
-            lines = self.loss == "huber" and can_finish_l1(data.X.shape[1])
-            if alpha_l1 > 0 or cheap or lines:
+            if alpha_l1 > 0 or lines:
                 minimize = partial(self._finish_l1, alpha_l1=alpha_l1)
             for target_tol, most in [(1e-14, MOST_POLISHING)] * cheap + [(tol, np.inf)]:
                 report = minimize(
