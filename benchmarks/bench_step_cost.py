@@ -1,5 +1,7 @@
 """What does a draw cost beside a step of SGDClassifier, and how much memory a fit?
 
+About ten minutes with the default number of turns; ``--turns 3`` gives a first idea.
+
 CPU time on one thread. The cost of a draw is the difference between fits with many and
 few passes over the number of draws between them, so that validation and set-up are not
 in it. Contestants take turns, and each cost is given as the median over the turns and
@@ -22,8 +24,17 @@ import time
 import numpy as np
 from scipy import sparse
 from sklearn.linear_model import SGDClassifier
+from sklearn.multioutput import MultiOutputClassifier
 
 from sklearn_awsgd import AWSGDClassifier
+from sklearn_awsgd._solver import History
+from sklearn_awsgd.samplers import (
+    LevelSampler,
+    ProblemView,
+    RowTable,
+    StrataSampler,
+    UniformSampler,
+)
 
 STEPS = {
     "loss": "log_loss",
@@ -34,11 +45,31 @@ STEPS = {
     "tol": None,
     "random_state": 0,
 }
-CONTESTANTS = {
-    "SGDClassifier": lambda: SGDClassifier(**STEPS),
-    "uniform": lambda: AWSGDClassifier(sampler="uniform", **STEPS),
-    "label": lambda: AWSGDClassifier(sampler="label", **STEPS),
-}
+L1 = {**STEPS, "penalty": "l1"}
+N_MODELS = 10
+
+
+def contestants(peer, settings):
+    """Return SGDClassifier, or a model made of it, and ours: n_passes -> model."""
+    ours = {
+        name: lambda n_passes, name=name: AWSGDClassifier(
+            **settings, sampler=name, max_iter=n_passes
+        )
+        for name in ("uniform", "label")
+    }
+    return {"SGDClassifier": peer, **ours}
+
+
+TWO_CLASSES = contestants(lambda n: SGDClassifier(**STEPS, max_iter=n), STEPS)
+TWO_CLASSES_L1 = contestants(lambda n: SGDClassifier(**L1, max_iter=n), L1)
+# Ten one-vs-rest models in one, of which each row updates all: so does softmax.
+SOFTMAX = contestants(TWO_CLASSES["SGDClassifier"], {**STEPS, "loss": "multinomial"})
+LABELS = contestants(
+    lambda n: MultiOutputClassifier(SGDClassifier(**STEPS, max_iter=n)), STEPS
+)
+
+
+OURS = {name: TWO_CLASSES[name] for name in ("uniform", "label")}
 
 
 def random_labels(rng, n_samples):
@@ -66,19 +97,23 @@ def csr(rng, n_samples, n_nonzeros, n_features=20_000):
     return sparse.csr_array((values, indices.ravel(), indptr), shape=shape)
 
 
-def cost_per_draw(names, X, y, passes, n_turns):
-    """Return nanoseconds of CPU time for a draw, by contestant: (median, fastest)."""
+def cost_per_update(models, X, y, passes, n_turns, n_models=1):
+    """Return nanoseconds of CPU time for an update, by contestant: (median, fastest).
+
+    An update is a step of one linear model along the gradient of one row; a draw is one
+    update of each of `n_models`.
+    """
     few, many = passes
-    times = {name: {few: [], many: []} for name in names}
+    times = {name: {few: [], many: []} for name in models}
     for turn in range(n_turns):
         # Another order each turn: nobody always follows the same contestant.
-        for name in np.roll(names, turn):
+        for name in np.roll(list(models), turn):
             for n_passes in passes:
-                model = CONTESTANTS[name]().set_params(max_iter=n_passes)
+                model = models[name](n_passes)
                 started = time.process_time()
                 model.fit(X, y)
                 times[name][n_passes].append(time.process_time() - started)
-    to_ns = 1e9 / ((many - few) * len(y))
+    to_ns = 1e9 / ((many - few) * len(y) * n_models)
     return {
         name: (
             to_ns * float(np.median(np.subtract(found[many], found[few]))),
@@ -90,7 +125,7 @@ def cost_per_draw(names, X, y, passes, n_turns):
 
 def how_far_moved(X, y):
     """Return the largest distance of a learned probability from the class's share."""
-    clf = CONTESTANTS["label"]().set_params(max_iter=3).fit(X, y)
+    clf = TWO_CLASSES["label"](3).fit(X, y)
     history = clf.sampling_history_
     positive = history["stratum"] == 1
     return float(np.abs(history["probability"][positive] - y.mean()).max())
@@ -113,14 +148,90 @@ def against_sgd(n_turns):
             X = dense(rng, n_samples, width, dtype)
         # About the same number of numbers read in each case.
         many = 2 + max(4, 60_000_000 // (n_samples * (width + 20)))
-        costs = cost_per_draw(list(CONTESTANTS), X, y, (2, many), n_turns)
-        reference = costs["SGDClassifier"]
-        row = {"rows": case, "SGDClassifier ns": reference[0]}
-        for name in ("uniform", "label"):
-            row[f"{name} ns"] = costs[name][0]
-            row[f"{name} / SGD"] = costs[name][0] / reference[0]
-            row[f"{name} / SGD, fastest"] = costs[name][1] / reference[1]
-        rows.append(row)
+        costs = cost_per_update(TWO_CLASSES, X, y, (2, many), n_turns)
+        rows.append({"rows": case, **_ratios(costs)})
+    return rows
+
+
+def _ratios(costs):
+    reference = costs["SGDClassifier"]
+    row = {"SGDClassifier ns": reference[0]}
+    for name in ("uniform", "label"):
+        row[f"{name} ns"] = costs[name][0]
+        row[f"{name} / SGD"] = costs[name][0] / reference[0]
+        row[f"{name} / SGD, fastest"] = costs[name][1] / reference[1]
+    return row
+
+
+def other_problems(n_turns):
+    """Compare softmax, several labels and l1 with SGDClassifier, for each update."""
+    rng = np.random.default_rng(0)
+    rows = []
+    cases = [
+        (f"dense d={d}", n, d) for d, n in ((10, 20_000), (100, 6_000), (300, 3_000))
+    ]
+    for case, n_samples, width in [*cases, ("CSR 80 nonzeros", 8_000, None)]:
+        if width is None:
+            X = csr(rng, n_samples, 80)
+        else:
+            X = dense(rng, n_samples, width, np.float64)
+        numbers = n_samples * (80 if width is None else width + 20)
+        many = 2 + max(2, 30_000_000 // (numbers * N_MODELS))
+        # Of equal size, for the same reason as two classes are.
+        classes = rng.permutation(np.arange(n_samples) % N_MODELS)
+        labels = np.stack([random_labels(rng, n_samples) for _ in range(N_MODELS)], 1)
+        for name, models, y, n_models in (
+            (f"softmax, {N_MODELS} classes", SOFTMAX, classes, N_MODELS),
+            (f"{N_MODELS} labels", LABELS, labels, N_MODELS),
+            ("l1", TWO_CLASSES_L1, labels[:, 0], 1),
+        ):
+            n_passes = 2 + (many - 2) * (N_MODELS if n_models == 1 else 1)
+            costs = cost_per_update(models, X, y, (2, n_passes), n_turns, n_models)
+            rows.append({"problem": name, "rows": case, **_ratios(costs)})
+    return rows
+
+
+def recording(n_turns):
+    """Return what it costs to record ``history_`` and ``sampling_history_``.
+
+    The same fits with and without it would differ by less than the noise of a machine.
+    So the recording of one piece is timed by itself, a thousand times, on the sampler
+    of a fit; and compared with a draw of the cheapest rows.
+    """
+    rng = np.random.default_rng(0)
+    X, y = dense(rng, 100_000, 10, np.float64), random_labels(rng, 100_000)
+    costs = cost_per_update(TWO_CLASSES, X, y, (2, 8), n_turns)
+    rows = []
+    table = RowTable(None, np.ones(len(y)))
+    view = ProblemView(y.astype(np.int32), np.ones(len(y)))
+    for name, setting in (
+        ("uniform", UniformSampler()),
+        ("label", StrataSampler()),
+        ("level", LevelSampler()),
+    ):
+        setting._prepare(table, 1, 2, None)
+        sampler = setting._kernel(0, np.random.PCG64(0), table, view)
+        seconds = []
+        for _ in range(n_turns):
+            history = History()
+            started = time.process_time()
+            for k in range(1000):
+                history.pieces.append(
+                    (0, "sampling", k, 0.1 * k, 0.5, 1.0, 1.0, 0.0, 0.0)
+                )
+                history.add_sampling(0, k, sampler)
+            seconds.append((time.process_time() - started) / 1000)
+        record_ns = 1e9 * float(np.median(seconds))
+        draw_ns = costs["uniform" if name == "uniform" else "label"][0]
+        rows.append(
+            {
+                "sampler": name,
+                "record ns": record_ns,
+                "draw ns, d=10": draw_ns,
+                "share of the loop, a record in 1000 draws": record_ns / draw_ns / 1e3,
+                "share, a record in 10000 draws": record_ns / draw_ns / 1e4,
+            }
+        )
     return rows
 
 
@@ -128,7 +239,7 @@ def label_over_uniform(n_turns):
     """Compare the label sampler with uniform draws on long rows."""
     rng = np.random.default_rng(0)
     X, y = dense(rng, 30_000, 1280, np.float64), random_labels(rng, 30_000)
-    costs = cost_per_draw(["uniform", "label"], X, y, (1, 4), n_turns)
+    costs = cost_per_update(OURS, X, y, (1, 4), n_turns)
     return [
         {
             "rows": "dense d=1280 float64",
@@ -148,7 +259,7 @@ def number_of_rows(n_turns):
     for n_samples in (10_000, 100_000, 1_000_000):
         X, y = dense(rng, n_samples, 30, np.float64), random_labels(rng, n_samples)
         many = 1 + max(2, 2_000_000 // n_samples)
-        costs = cost_per_draw(["uniform", "label"], X, y, (1, many), n_turns)
+        costs = cost_per_update(OURS, X, y, (1, many), n_turns)
         rows.append(
             {
                 "rows": f"n={n_samples} d=30",
@@ -208,6 +319,8 @@ def main():
     results = {}
     for name, title, measure in (
         ("against_sgd", "CPU time of a draw beside SGDClassifier", against_sgd),
+        ("other_problems", "CPU time of an update, other problems", other_problems),
+        ("recording", "What recording costs", recording),
         ("label_over_uniform", "Label sampler beside uniform", label_over_uniform),
         ("number_of_rows", "CPU time of a draw for more rows", number_of_rows),
     ):

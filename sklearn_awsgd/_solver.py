@@ -44,11 +44,7 @@ class History:
 
     def add_sampling(self, label, n_draws, sampler):
         """Record what a compiled sampler has learned after some draws."""
-        self.sampling += [
-            (label, n_draws, stratum, probability)
-            for stratum, probability in enumerate(sampler.stratum_probabilities())
-            if probability > 0
-        ]
+        self.sampling.append((label, n_draws, sampler.stratum_probabilities()))
 
     def extend(self, others):
         """Append the histories of runs that came after this one."""
@@ -84,8 +80,14 @@ class History:
         return _columns(self.PIECE_COLUMNS, self.pieces)
 
     def sampling_table(self):
-        """Return the sampling probabilities as a dict of arrays."""
-        return _columns(self.SAMPLING_COLUMNS, self.sampling)
+        """Return the sampling probabilities that are not zero as a dict of arrays."""
+        rows = [
+            (label, n_draws, stratum, probability)
+            for label, n_draws, probabilities in self.sampling
+            for stratum, probability in enumerate(probabilities.tolist())
+            if probability > 0
+        ]
+        return _columns(self.SAMPLING_COLUMNS, rows)
 
 
 def _columns(names, rows):
@@ -280,9 +282,9 @@ def solve(
         for piece in _pieces(pass_length, first=n_iter == 0):
             sums = np.zeros(len(SUMS))
             n_done = run(problem, sampler, piece, batch, sums, draw_counts)
-            with np.errstate(over="ignore", invalid="ignore"):
-                overflow = not np.isfinite(problem.penalty())
-            if n_done < piece or overflow:
+            with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+                penalty = problem.penalty()
+            if n_done < piece or not np.isfinite(penalty):
                 raise ValueError(
                     "Floating-point overflow: the steps diverged after "
                     f"{n_draws + n_done} draws. Scale the features with StandardScaler "
@@ -297,7 +299,7 @@ def solve(
                     "sampling",
                     n_draws,
                     perf_counter() - started,
-                    objective_scale * (sums[0] / piece + problem.penalty()),
+                    objective_scale * (sums[0] / piece + penalty),
                     _variance_gain(sums),
                     _effective_sample_size(sums),
                     np.nan,
@@ -308,7 +310,7 @@ def solve(
             if perf_counter() > deadline:
                 break
         n_iter += 1
-        objective = objective_scale * (pass_sums[0] / n_in_pass + problem.penalty())
+        objective = objective_scale * (pass_sums[0] / n_in_pass + penalty)
         if verbose:
             print(
                 f"problem {label}, pass {n_iter}: objective {objective:.6g}, "

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, column_or_1d
 
+from sklearn_awsgd._documentation import DocumentationLinkMixin
 from sklearn_awsgd._factorization.row_column import RowColumnSampler
 from sklearn_awsgd._importance.continuous import GaussianSampler
 from sklearn_awsgd._kernels import _level_sampler
@@ -37,6 +38,8 @@ class RowTable:
         P of each row, summing to one; None when all are equal.
     norms2 : ndarray of shape (n_samples,)
         Squared norms of the rows.
+    shuffle : bool, default=True
+        Whether passes over all rows take them in random order.
 
     Attributes
     ----------
@@ -46,8 +49,9 @@ class RowTable:
         Given stratum of each row, as an index.
     """
 
-    def __init__(self, mass, norms2):
+    def __init__(self, mass, norms2, shuffle=True):
         self.n_samples = norms2.shape[0]
+        self.shuffle = shuffle
         self.mass = mass
         self.rows = np.arange(self.n_samples, dtype=np.int32)
         if mass is not None:
@@ -130,11 +134,11 @@ class StrataLayout:
         self.safe_density, self.safe = table.safe() if with_safe else (None, None)
 
 
-class UniformSampler(BaseEstimator):
+class UniformSampler(DocumentationLinkMixin, BaseEstimator):
     """Shuffled passes: every row once in random order, then all again.
 
     This is how :class:`~sklearn.linear_model.SGDClassifier` samples. Nothing is
-    learned.
+    learned. With ``shuffle=False`` the linear estimators take the rows in their order.
 
     Attributes
     ----------
@@ -148,6 +152,8 @@ class UniformSampler(BaseEstimator):
     >>> clf = AWSGDClassifier(sampler=UniformSampler())
     """
 
+    _doc_page = "sampling"
+
     def _check(self):
         """Check the parameters: there are none."""
 
@@ -157,13 +163,19 @@ class UniformSampler(BaseEstimator):
 
     def _kernel(self, problem, generator, table, view):
         """Return the compiled sampler of one problem."""
-        return kernels.UniformSampler(generator, table.rows.copy(), table.mass)
+        return kernels.UniformSampler(
+            generator, table.rows.copy(), table.mass, table.shuffle
+        )
 
     def _store(self, problem, kernel):
         """Keep what the compiled sampler of one problem has learned: nothing."""
 
+    def _describe(self, strata, group_names):
+        """Return what numbers of strata stand for: all rows."""
+        return {"group": np.full(len(strata), "all", dtype=object)}
 
-class StrataSampler(BaseEstimator):
+
+class StrataSampler(DocumentationLinkMixin, BaseEstimator):
     """Draw strata with learned probabilities, rows inside a stratum as they come.
 
     The probabilities minimise the second moment of the weighted gradient, so its
@@ -226,6 +238,7 @@ class StrataSampler(BaseEstimator):
     True
     """
 
+    _doc_page = "sampling"
     # Learned arrays of shape (n_problems, n_strata), and their value before any draw.
     _learned = {
         "probabilities_": np.nan,
@@ -338,8 +351,27 @@ class StrataSampler(BaseEstimator):
         """Keep what the compiled sampler of one problem has learned."""
         self.probabilities_[problem] = kernel.stratum_probabilities()
 
+    def _describe(self, strata, group_names):
+        """Return what numbers of strata stand for.
 
-class LevelSampler(BaseEstimator):
+        Parameters
+        ----------
+        strata : ndarray of int
+            Their numbers.
+        group_names : callable
+            Returns the names of the problem's groups of rows.
+
+        Returns
+        -------
+        columns : dict of ndarray
+            The group, and the level where there are levels.
+        """
+        if self.by == "given":
+            return {"group": self.strata_[strata].astype(object)}
+        return {"group": group_names(strata)}
+
+
+class LevelSampler(DocumentationLinkMixin, BaseEstimator):
     """Draw rows by the size of the gradient they last showed.
 
     Strata are (class, power-of-two level of the last seen gradient norm); a row changes
@@ -365,8 +397,9 @@ class LevelSampler(BaseEstimator):
     ----------
     probabilities_ : ndarray of shape (n_problems, n_strata)
         Learned probability of each stratum, without the safe part. Stratum
-        ``32 c + k`` holds the rows of group c (0 the rest, 1 the positive class) at
-        level k; a level up is twice the gradient norm.
+        ``32 c + 27 + l`` holds the rows of group c (0 the rest, 1 the positive class)
+        at level l: 0 is the level of the largest gradient norm at the start, a level
+        down is half of it. ``sampling_history_`` has group and level as columns.
 
     Notes
     -----
@@ -384,6 +417,8 @@ class LevelSampler(BaseEstimator):
     >>> clf.fit(X, y).sampler_.probabilities_.shape
     (1, 64)
     """
+
+    _doc_page = "sampling"
 
     def __init__(self, *, mixing=0.1, forgetting=0.01):
         self.mixing = mixing
@@ -416,3 +451,11 @@ class LevelSampler(BaseEstimator):
     def _store(self, problem, kernel):
         """Keep what the compiled sampler of one problem has learned."""
         self.probabilities_[problem] = kernel.stratum_probabilities()
+
+    def _describe(self, strata, group_names):
+        """Return what numbers of strata stand for, as :class:`StrataSampler` does."""
+        groups, levels = np.divmod(strata, _level_sampler.N_LEVELS_PER_GROUP)
+        return {
+            "group": group_names(groups),
+            "level": levels - _level_sampler.FIRST_LEVEL,
+        }

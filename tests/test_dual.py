@@ -301,3 +301,11 @@ def test_a_narrow_problem_takes_no_dual_steps():
     clf = AWSGDClassifier(alpha=1.0).fit(X, y)
     draws = clf.history_["draws"][clf.history_["phase"] == "sampling"]
     assert draws.max() <= len(y)
+
+
+def test_the_history_of_dual_passes_goes_on():
+    X, z = wide_data()
+    history = AWSGDClassifier(alpha=0.01, tol=1e-8).fit(X, z > 3).history_
+    assert (np.diff(history["draws"]) >= 0).all()
+    assert (np.diff(history["seconds"]) >= 0).all()
+    assert history["draws"][-1] > 2 * X.shape[0]

@@ -309,21 +309,29 @@ def test_hard_regression_is_sound(loss, penalty, y_kind, seed, rng):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("alpha", [0.0, 1e-12, 1e-2, 1e3])
 @pytest.mark.parametrize("data", ["one-hot", "separable", "scales"])
-def test_hard_softmax_is_sound(data, alpha, seed, rng):
+@each_penalty
+def test_hard_softmax_is_sound(penalty, data, alpha, seed, rng):
     X = rng.standard_normal((120, 4))
     y = np.digitize(X[:, 0], [-0.5, 0.5])
     if data == "one-hot":
         X = sparse.csr_array(np.eye(40)[rng.integers(0, 40, 120)])
     elif data == "scales":
         X = X * [1e-6, 1, 1e3, 1e6]
-    clf = AWSGDClassifier("multinomial", alpha=alpha, max_iter=100, random_state=seed)
-    clf.fit(X, y)
+    clf = AWSGDClassifier(
+        "multinomial",
+        penalty=penalty,
+        alpha=alpha,
+        max_iter=100,
+        random_state=seed,
+    ).fit(X, y)
     assert np.isfinite(clf.coef_).all()
     assert np.isfinite(clf.intercept_).all()
     value = -np.mean(
         np.log(np.maximum(clf.predict_proba(X)[np.arange(120), y], 1e-300))
     )
-    assert value + alpha / 2 * (clf.coef_**2).sum() <= np.log(3) * (1 + 1e-6)
+    l1, l2 = strengths(clf)
+    value += l1 * np.abs(clf.coef_).sum() + l2 / 2 * (clf.coef_**2).sum()
+    assert value <= np.log(3) * (1 + 1e-6)
 
 
 def test_too_few_passes_are_a_warning(seed, rng):

@@ -18,10 +18,14 @@ from scipy.special import expit, logsumexp, softmax
 from sklearn.linear_model import LogisticRegression
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn_awsgd._kernels._losses import LogLoss
-from sklearn_awsgd._kernels._multinomial import MultinomialProblem
+from sklearn_awsgd._kernels._multinomial import (
+    MultinomialProblem,
+    minimize_softmax_model,
+)
 from sklearn_awsgd._kernels._rows import Rows
 
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
+from sklearn_awsgd._linear import finish_softmax
 
 each_layout = pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
 
@@ -96,13 +100,99 @@ def test_two_classes_are_logistic_regression(imbalanced, seed):
 
 
 @pytest.mark.parametrize("penalty", ["l1", "elasticnet"])
-def test_softmax_with_l1_takes_steps(penalty, three_classes, seed):
-    X, y = three_classes
-    clf = AWSGDClassifier("multinomial", penalty=penalty, alpha=0.3, l1_ratio=0.9)
-    clf.set_params(random_state=seed, max_iter=30, tol=None).fit(X, y)
-    assert set(clf.history_["phase"]) == {"sampling"}
-    free = AWSGDClassifier("multinomial", random_state=seed).fit(X, y)
-    assert np.abs(clf.coef_).sum() < 0.3 * np.abs(free.coef_).sum()
+@pytest.mark.parametrize("kind", ["wide", "many classes", "sampled"])
+def test_softmax_with_l1_keeps_its_tolerance(kind, penalty, seed, rng, monkeypatch):
+    """Also with more features than rows, and with the curvature of some rows only."""
+    n, d, K = {"wide": (150, 400, 4), "many classes": (600, 20, 12)}.get(
+        kind, (1500, 10, 3)
+    )
+    if kind == "sampled":
+        monkeypatch.setattr(finish_softmax, "MOST_NUMBERS", 6000)
+    X = rng.standard_normal((n, d))
+    W = rng.standard_normal((K, d)) * (rng.random((K, d)) < 20 / d)
+    y = (X @ W.T + rng.gumbel(size=(n, K))).argmax(axis=1)
+    alpha, ratio = 0.005, {"l1": 1.0, "elasticnet": 0.7}[penalty]
+
+    def value(clf):
+        Z = clf.decision_function(X)
+        return (
+            np.mean(logsumexp(Z, axis=1) - Z[np.arange(n), np.searchsorted(labels, y)])
+            + alpha * ratio * np.abs(clf.coef_).sum()
+            + alpha * (1 - ratio) / 2 * np.sum(clf.coef_**2)
+        )
+
+    labels = np.unique(y)
+    clf = AWSGDClassifier(
+        "multinomial", penalty=penalty, alpha=alpha, l1_ratio=ratio, random_state=seed
+    ).fit(X, y)
+    found = value(clf)
+    assert (clf.coef_ == 0).mean() > 0.1
+    monkeypatch.undo()
+    assert found <= value(clf.set_params(tol=1e-12).fit(X, y)) * (1 + 1e-3)
+    np.testing.assert_allclose(clf.history_["objective"][-1], value(clf), rtol=1e-9)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_softmax_model_is_minimised(fit_intercept, rng):
+    """Against the optimality conditions, with the Hessian written out."""
+    n, d, K, l1 = 30, 3, 3, 0.08
+    X = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.7)
+    A = np.hstack([X, np.ones((n, 1))])
+    P = softmax(rng.standard_normal((n, K)), axis=1)
+    weights = rng.random(n) / n
+    ridge = np.append(np.full(d, 1e-2), 1e-2)
+    G, W = 0.1 * rng.standard_normal((2, K, d + 1))
+    H = np.einsum(
+        "i,ikm,ij,il->kjml", weights, P[:, :, None] * (np.eye(K) - P[:, None]), A, A
+    ).reshape(K * (d + 1), -1)
+    H += np.diag(np.tile(ridge, K))
+    columns, D = sparse.csc_array(X), np.empty((K, d + 1))
+    converged = minimize_softmax_model(
+        columns.data,
+        columns.indices,
+        columns.indptr,
+        np.ascontiguousarray(weights * P.T),
+        np.ascontiguousarray(P.T),
+        np.diagonal(H).reshape(K, d + 1).copy(),
+        G,
+        W,
+        l1,
+        ridge,
+        fit_intercept,
+        D,
+        1e-16,
+        10_000,
+    )
+    assert converged
+    slope = (G.ravel() + H @ D.ravel()).reshape(K, d + 1)
+    new = (W + D)[:, :-1]
+    zero = new == 0
+    assert zero.any()
+    assert not zero.all()
+    assert (np.abs(slope[:, :-1][zero]) <= l1 + 1e-6).all()
+    np.testing.assert_allclose(
+        slope[:, :-1][~zero], -l1 * np.sign(new[~zero]), atol=1e-6
+    )
+    if fit_intercept:
+        np.testing.assert_allclose(slope[:, -1], 0, atol=1e-6)
+    else:
+        assert not D[:, -1].any()
+
+
+@pytest.mark.parametrize("alpha_l2", [0.0, 1e-3, 0.3])
+def test_centred_coefficients_cost_least(alpha_l2, rng):
+    V = rng.standard_normal((5, 7))
+    V[rng.random(V.shape) < 0.3] = 0
+    centred = finish_softmax._center(V, 0.2, alpha_l2)
+
+    def cost(W):
+        return np.sum(0.2 * np.abs(W) + alpha_l2 / 2 * W**2, axis=0)
+
+    shift = (V - centred)[:, :-1]
+    np.testing.assert_allclose(shift, shift[:1].repeat(5, axis=0), atol=1e-15)
+    np.testing.assert_array_equal(V[:, -1], centred[:, -1])
+    for t in np.append(np.linspace(-2, 2, 401), V[:, :-1].ravel()):
+        assert (cost(centred[:, :-1]) <= cost(V[:, :-1] - t) + 1e-12).all()
 
 
 def softmax_twin(X, codes, draws, states, rule, l1, l2, eta0):

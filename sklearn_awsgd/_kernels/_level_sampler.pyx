@@ -14,6 +14,8 @@ cdef enum:
     PATIENCE = 64
 
 N_LEVELS_PER_GROUP = N_LEVELS
+# Level of the largest norm at the start.
+FIRST_LEVEL = N_LEVELS - 1 - HEADROOM
 
 
 cdef class LevelSampler(RandomSampler):
@@ -197,9 +199,15 @@ cdef class LevelSampler(RandomSampler):
 
     def stratum_probabilities(self):
         """Return the learned probability of each (group, level)."""
-        return np.diff(self.start) * np.asarray(self.row_probability) / (
-            1 - self.mixing
-        )
+        cdef Py_ssize_t s
+        result = np.empty(self.n_strata)
+        cdef double[::1] view = result
+        for s in range(self.n_strata):
+            view[s] = (
+                (self.start[s + 1] - self.start[s]) * self.row_probability[s]
+                / (1.0 - self.mixing)
+            )
+        return result
 
     def row_strata(self):
         """Return the stratum of each row; -1 for rows that cannot be drawn."""

@@ -39,6 +39,7 @@ cdef class UniformSampler(RandomSampler):
     cdef int[::1] order
     cdef const double[::1] mass
     cdef Py_ssize_t position, n_rows
+    cdef bint shuffle
 
 
 cdef class StrataSampler(RandomSampler):

@@ -116,7 +116,7 @@ cdef class AliasTable:
 
 
 cdef class UniformSampler(RandomSampler):
-    """Shuffled passes over the rows: every row once, then a new order.
+    """Passes over the rows: every row once, then all again in a new order.
 
     Parameters
     ----------
@@ -126,12 +126,17 @@ cdef class UniformSampler(RandomSampler):
         Indices of the rows with positive mass; shuffled in place.
     mass : ndarray of shape (n_samples,), default=None
         P of each row, summing to one; None when all are equal.
+    shuffle : bool, default=True
+        Whether each pass has a new order; else all have that of `rows`.
     """
 
-    def __init__(self, generator, int[::1] rows, const double[::1] mass=None):
+    def __init__(
+        self, generator, int[::1] rows, const double[::1] mass=None, bint shuffle=True,
+    ):
         super().__init__(generator)
         self.order = rows
         self.mass = mass
+        self.shuffle = shuffle
         self.n_rows = rows.shape[0]
         self.position = self.n_rows
         self.patience = PATIENCE
@@ -139,7 +144,7 @@ cdef class UniformSampler(RandomSampler):
     cdef void draw(self, Point* x) noexcept nogil:
         cdef Py_ssize_t k, other
         if self.position == self.n_rows:
-            for k in range(self.n_rows - 1, 0, -1):
+            for k in range(self.n_rows - 1 if self.shuffle else 0, 0, -1):
                 other = <Py_ssize_t> (uniform(self.bits) * (k + 1))
                 self.order[k], self.order[other] = self.order[other], self.order[k]
             self.position = 0
@@ -151,7 +156,7 @@ cdef class UniformSampler(RandomSampler):
 
     def stratum_probabilities(self):
         """Return the probability of the one stratum there is."""
-        return np.ones(1)
+        return np.array((1.0,))
 
     def densities(self):
         """Return q of every row; of those that cannot be drawn, zero."""

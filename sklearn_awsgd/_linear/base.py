@@ -13,6 +13,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from sklearn_awsgd._documentation import DocumentationLinkMixin
 from sklearn_awsgd._linear.training import COORDINATE_RATES, SCALAR_RATES, TrainingMixin
 from sklearn_awsgd._solver import History
 from sklearn_awsgd._validation import check_number, check_option, check_rows
@@ -70,13 +71,16 @@ class Validation:
     sample_weight: np.ndarray | None = None
 
 
-class BaseAWSGD(TrainingMixin, BaseEstimator, metaclass=ABCMeta):
+class BaseAWSGD(
+    TrainingMixin, DocumentationLinkMixin, BaseEstimator, metaclass=ABCMeta
+):
     """Base class of the linear estimators.
 
     A subclass turns its targets into one vector for each problem (one-vs-rest, or real
     valued), and hands them to :class:`TrainingMixin`.
     """
 
+    _doc_page = "classifier"
     # Losses by name, each a function of the estimator that makes the compiled loss.
     _losses = {}
 
@@ -98,7 +102,27 @@ class BaseAWSGD(TrainingMixin, BaseEstimator, metaclass=ABCMeta):
     def sampling_history_(self):
         """Probabilities of the strata over time, a dict of arrays."""
         check_is_fitted(self)
-        return self._history.sampling_table()
+        table = self._history.sampling_table()
+        problems = table["problem"]
+
+        def group_names(groups):
+            pairs = zip(problems.tolist(), groups.tolist(), strict=True)
+            names = np.empty(len(groups), dtype=object)
+            names[:] = [self._group_name(k, group) for k, group in pairs]
+            return names
+
+        return table | self.sampler_._describe(table["stratum"], group_names)
+
+    @property
+    def draw_counts_(self):
+        """How often each row was drawn in the last call."""
+        check_is_fitted(self)
+        if self._draw_counts is None:
+            raise AttributeError(
+                "draw_counts_ is not there: the draws were not counted. Set "
+                "count_draws=True before fit or partial_fit."
+            )
+        return self._draw_counts
 
     @property
     def _rate(self):
@@ -181,7 +205,9 @@ class BaseAWSGD(TrainingMixin, BaseEstimator, metaclass=ABCMeta):
         }
         if is_regressor(self):
             settings.pop("label")
-        if strata is not None:
+        if not self.shuffle:
+            settings["auto"] = settings["uniform"]
+        elif strata is not None:
             settings["auto"] = settings["strata"]
         elif streaming:
             # A stream has no second look at a row.
@@ -197,6 +223,11 @@ class BaseAWSGD(TrainingMixin, BaseEstimator, metaclass=ABCMeta):
                 "sampler of sklearn_awsgd.samplers."
             )
         sampler._check()
+        if not self.shuffle and not isinstance(sampler, UniformSampler):
+            raise ValueError(
+                f"shuffle=False takes the rows in their order, which sampler="
+                f"{self.sampler!r} does not; use shuffle=True, or sampler='uniform'."
+            )
         return sampler
 
     def _check_streaming(self):
@@ -254,6 +285,8 @@ class BaseAWSGD(TrainingMixin, BaseEstimator, metaclass=ABCMeta):
             random_state=check_random_state(self.random_state),
             stratify=self._stratify(y),
         )
+        if not self.shuffle:
+            train.sort()
         weight_val = None if sample_weight is None else sample_weight[held]
         if weight_val is not None and not weight_val.any():
             raise ValueError(

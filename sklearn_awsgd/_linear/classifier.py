@@ -1,20 +1,14 @@
 """AWSGDClassifier: linear classifiers trained by AW-SGD."""
 
 import numpy as np
-from scipy import sparse
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
-from sklearn.utils import column_or_1d, compute_class_weight
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from sklearn_awsgd._kernels import _losses
-from sklearn_awsgd._kernels._multinomial import MultinomialProblem
-from sklearn_awsgd._kernels._rows import Rows
 from sklearn_awsgd._linear.base import BaseAWSGD
-from sklearn_awsgd._linear.objectives import MultinomialObjective
+from sklearn_awsgd._linear.targets import ClassTargetsMixin
 from sklearn_awsgd._validation import check_weights, unchanged_on_failure
-from sklearn_awsgd.samplers import ProblemView
 
 
 def _has_probabilities(estimator):
@@ -26,7 +20,7 @@ def _has_probabilities(estimator):
     )
 
 
-class AWSGDClassifier(ClassifierMixin, BaseAWSGD):
+class AWSGDClassifier(ClassifierMixin, ClassTargetsMixin, BaseAWSGD):
     """Linear classifier trained by SGD that learns which rows to sample.
 
     Beside the model a second small learner moves the sampling distribution, so that
@@ -60,6 +54,9 @@ class AWSGDClassifier(ClassifierMixin, BaseAWSGD):
         training stops when `n_iter_no_change` passes in a row have not lowered the
         objective by more than this fraction. None goes on until rounding decides, or
         for `max_iter` passes.
+    shuffle : bool, default=True
+        False takes the rows in their order, pass after pass. Nothing is learned about
+        sampling then: `sampler` has to be "auto" or "uniform".
     epsilon : float >= 0, default=0.1
         Width of "huber" and of the epsilon-insensitive losses.
     sampler : {"auto", "uniform", "label", "strata", "level"} or sampler object, \
@@ -87,7 +84,7 @@ default="auto"
         Step sizes. "auto" samples with "adagrad" for at most a pass and then goes to
         the optimum with exact passes. It is "adagrad" throughout in ``partial_fit``,
         with early stopping or averaging, and for l1 penalties with 3000 features or
-        more, or with "multinomial". Any other value means plain AW-SGD: "optimal" is
+        more except with "multinomial". Any other value means plain AW-SGD: "optimal" is
         ``1 / (alpha (t0 + t))``, "invscaling" is ``eta0 / t^power_t``, "adaptive" is
         `eta0`, divided by five whenever training would stop.
     eta0 : float > 0 or None, default=None
@@ -151,7 +148,10 @@ default="auto"
         the draws, without bias; in the phase "exact" it is computed. Problem k of
         several is that of ``classes_[k]``.
     sampling_history_ : dict of ndarray
-        Columns problem, draws, stratum and probability.
+        Columns problem, draws, stratum, probability and group: the class of the rows
+        (the class of the problem or "rest" for more than two), the value in `strata`,
+        or "all". "level" has also a column level, the size of the gradient: 0 that of
+        the largest at the start, -1 half of it, and so on.
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -213,6 +213,7 @@ default="auto"
         fit_intercept=True,
         max_iter=1000,
         tol=1e-3,
+        shuffle=True,
         epsilon=0.1,
         sampler="auto",
         batch_size=1,
@@ -239,6 +240,7 @@ default="auto"
         self.fit_intercept = fit_intercept
         self.max_iter = max_iter
         self.tol = tol
+        self.shuffle = shuffle
         self.epsilon = epsilon
         self.sampler = sampler
         self.batch_size = batch_size
@@ -395,176 +397,6 @@ default="auto"
                 self._detach()
             self._train(data, targets, max_iter=1, tol=None, streaming=True)
         return self
-
-    def _check_labels(self, y):
-        """Return y as a vector of labels or as a dense indicator matrix."""
-        if y.ndim == 2 and y.shape[1] == 1:
-            y = column_or_1d(y, warn=True)
-        check_classification_targets(y)
-        self._multilabel = y.ndim == 2
-        if self._multilabel:
-            if type_of_target(y, input_name="y") != "multilabel-indicator":
-                raise ValueError(
-                    f"y of shape {y.shape} must be an indicator matrix of zeros and "
-                    "ones; for several multiclass outputs use MultiOutputClassifier."
-                )
-            if self.class_weight is not None:
-                raise ValueError(
-                    f"class_weight={self.class_weight!r} is not defined for indicator "
-                    "targets; use sample_weight."
-                )
-            y = y.toarray() if sparse.issparse(y) else y
-            if not np.isin(y, (0, 1)).all():
-                raise ValueError(
-                    "y has several columns with values other than 0 and 1; code each "
-                    "label as 1 where it applies and 0 elsewhere, for example with "
-                    "MultiLabelBinarizer."
-                )
-        return y
-
-    def _check_classes(self, classes, y, first):
-        """Check the classes of a stream, and keep them the first time."""
-        if classes is not None:
-            classes = np.unique(classes)
-            if not first and not np.array_equal(classes, self.classes_):
-                raise ValueError(
-                    f"classes={classes!r} is not the same as on last call to "
-                    f"partial_fit, was: {self.classes_!r}."
-                )
-        if first:
-            if len(classes) < 2 and not self._multilabel:
-                raise ValueError(
-                    "The number of classes has to be greater than one; got "
-                    f"{len(classes)} class."
-                )
-            self.classes_ = classes
-        if not self._multilabel:
-            unknown = np.setdiff1d(y, self.classes_)
-            if len(unknown):
-                raise ValueError(
-                    f"y has labels {unknown!r} that are not in classes="
-                    f"{self.classes_!r}; name all classes at the first partial_fit."
-                )
-
-    def _encode(self, data, y, sample_weight):
-        """Return the targets of all problems; the weights go to `data`."""
-        if self._multilabel:
-            data.set_weights(sample_weight, None)
-            return [np.where(column > 0, 1.0, -1.0) for column in y.T]
-        codes = np.searchsorted(self.classes_, y)
-        data.set_weights(sample_weight, self._class_weights(codes, sample_weight))
-        if self._is_softmax:
-            return [codes.astype(np.int32)]
-        positive = [1] if len(self.classes_) == 2 else range(len(self.classes_))
-        return [np.where(codes == k, 1.0, -1.0) for k in positive]
-
-    def _class_weights(self, codes, sample_weight):
-        """Return the class weight of each row, or None."""
-        if self.class_weight is None:
-            return None
-        if self.class_weight == "balanced" and sample_weight is not None:
-            counts = np.bincount(
-                codes, weights=sample_weight, minlength=len(self.classes_)
-            )
-            weights = counts.sum() / ((counts > 0).sum() * np.maximum(counts, 1e-300))
-            weights[counts == 0] = 0
-        else:
-            weights = compute_class_weight(
-                self.class_weight, classes=self.classes_, y=self.classes_[codes]
-            )
-        if not (np.isfinite(weights).all() and weights.min() >= 0):
-            raise ValueError(
-                f"class_weight={self.class_weight!r} has a value that is negative or "
-                "not finite; a weight is how often a row of the class counts."
-            )
-        weights = weights[codes]
-        if not (weights if sample_weight is None else weights * sample_weight).any():
-            raise ValueError(
-                f"class_weight={self.class_weight!r} leaves no row with a positive "
-                "weight."
-            )
-        return weights
-
-    @property
-    def _is_softmax(self):
-        return (
-            self.loss == "multinomial"
-            and not self._multilabel
-            and len(self.classes_) > 2
-        )
-
-    def _has_finish(self, n_features):
-        if self._is_softmax and self.penalty not in ("l2", None):
-            return False
-        return super()._has_finish(n_features)
-
-    def _n_models(self, target):
-        return len(self.classes_) if self._is_softmax else 1
-
-    def _n_groups(self):
-        return len(self.classes_) if self._is_softmax else 2
-
-    def _problem_states(self, k):
-        return self._states if self._is_softmax else super()._problem_states(k)
-
-    def _target_spread(self, targets):
-        return 1.0
-
-    def _stratify(self, y):
-        """Return y where each class has enough rows to be held out in proportion."""
-        if self._multilabel:
-            return None
-        counts = np.unique(y, return_counts=True)[1]
-        enough = counts.min() * min(
-            self.validation_fraction, 1 - self.validation_fraction
-        )
-        return y if enough >= 1 else None
-
-    def _validation_target(self, model, y, k):
-        """Return the labels that problem k is scored on."""
-        if self._multilabel:
-            y = y.toarray() if sparse.issparse(y) else np.asarray(y)
-            model._multilabel, model.classes_ = False, np.array([0, 1])
-            return y[:, k]
-        if self._is_softmax or len(self.classes_) == 2:
-            return y
-        model.classes_ = np.array([0, 1])
-        return (np.asarray(y) == self.classes_[k]).astype(int)
-
-    def _set_constants(self, data, target, states):
-        if not self._is_softmax:
-            super()._set_constants(data, target, states)
-        elif not any(state["intercept"].any() for state in states):
-            share = np.bincount(target, weights=data.mass, minlength=len(states))
-            constants = np.log(np.maximum(share / share.sum(), 1e-12))
-            for state, constant in zip(states, constants, strict=True):
-                state["intercept"][0] = constant - constants.mean()
-
-    def _make_objective(self, data, target, loss):
-        if not self._is_softmax:
-            return super()._make_objective(data, target, loss)
-        return MultinomialObjective(
-            data.X,
-            target,
-            len(self.classes_),
-            data.mass,
-            data.norms2,
-            self._alphas(data)[1],
-            self.fit_intercept,
-        )
-
-    def _make_kernels(self, data, table, k, target):
-        if not self._is_softmax:
-            return super()._make_kernels(data, table, k, target)
-        # The models step along gradients that they are given: they need no targets.
-        models = [self._make_problem(data, np.zeros(1), s) for s in self._states]
-        problem = MultinomialProblem(
-            Rows(data.X), target, data.norms2, models, self.fit_intercept
-        )
-        p = softmax([state["intercept"][0] for state in self._states])
-        gradient2 = p @ p - 2 * p[target] + 1
-        view = ProblemView(target, gradient2 * (data.norms2 + self.fit_intercept))
-        return problem, self.sampler_._kernel(k, self._generators[k], table, view)
 
     def decision_function(self, X):
         """Return the signed distance to the separating hyperplanes, up to scale.

@@ -14,7 +14,7 @@ from time import perf_counter
 import numpy as np
 
 from sklearn_awsgd._kernels import _batch
-from sklearn_awsgd._linear.objectives import MOST_PARAMETERS, Point
+from sklearn_awsgd._linear.objectives import MOST_PARAMETERS, InverseCurvature, Point
 
 # Rows of the first curvature sample: for each parameter, as a share of all, at least.
 ROWS_PER_PARAMETER = 12
@@ -33,11 +33,17 @@ MOST_REFRESHED = 3
 DECAY_WINDOW = 5
 DECAY_SHARE = 1 / 4
 DECAY_MARGIN = 6
+# Passes, and share of all passes, over which the objective must have stood still where
+# curvature was added.
+N_STILL = 5
+SHARE_STILL = 1 / 3
 # Flops of all rows' curvature below which the finish goes on until rounding decides.
 CHEAP = 3e5
 # Shorter steps than this mean that the curvature is far too small, as where a loss is
 # linear: then each row is given a share of the largest curvature the loss can have.
 SHORTEST = 1 / 64
+# The first such share that proximal Newton steps try.
+LEAST_FLOOR = 1e-4
 # Sweeps of coordinate descent for a quadratic model with an l1 penalty.
 MAX_SWEEPS = 1000
 # Trials of a line search.
@@ -209,6 +215,12 @@ def _left_by_decay(values):
     return recent**2 / (before - recent) if recent < before else np.inf
 
 
+def _stands_still(values, change):
+    """Return whether the last values have fallen by less than a quarter of `change`."""
+    n_still = max(N_STILL, int(SHARE_STILL * len(values)))
+    return len(values) > n_still and values[-1 - n_still] - values[-1] <= change / 4
+
+
 def _first_sample_size(objective, exact):
     """Return the number of rows of the first curvature sample."""
     if exact:
@@ -223,6 +235,22 @@ def _first_sample_size(objective, exact):
     return min(n_rows, objective.n_samples // 2)
 
 
+def _polish(hessian, point, alpha_l1, direction):
+    """Solve exactly for the coefficients that coordinate descent left nonzero.
+
+    Where that keeps their signs: else the descent was not at its end.
+    """
+    new = point.v + direction
+    signs = np.append(np.sign(new[:-1]), 0.0)
+    active = np.append(new[:-1] != 0, True)
+    slope = point.gradient + hessian[:, ~active] @ direction[~active]
+    slope = slope[active] + alpha_l1 * signs[active]
+    inverse = InverseCurvature.from_hessian(hessian[np.ix_(active, active)], cost=0.0)
+    exact = -(inverse @ slope)
+    if (np.sign(point.v[active] + exact)[:-1] == signs[active][:-1]).all():
+        direction[active] = exact
+
+
 def can_finish_l1(n_features):
     """Return whether :func:`finish_l1` is meant for that many features."""
     return n_features < MOST_PARAMETERS
@@ -233,20 +261,22 @@ def finish_l1(objective, v, alpha_l1, tol, max_passes, rng, record, deadline=np.
 
     Each step minimises the quadratic model of a curvature sample plus the l1 penalty by
     coordinate descent, so coefficients become exactly zero. The parameters are those of
-    :func:`finish`.
+    :func:`finish`. With ``alpha_l1=0`` these are Newton's steps with new curvature each
+    time, which losses need that have none in places, or suddenly much.
     """
     n_samples = objective.n_samples
-    exact = objective.sharp and objective.newton_flops() <= CHEAP
-    n_rows = _first_sample_size(objective, exact)
-    n_passes = 0
+    cheap = objective.newton_flops() <= CHEAP
+    exact = objective.sharp and cheap
+    n_rows = _first_sample_size(objective, cheap)
+    values = []
 
     def evaluate(v):
-        nonlocal n_passes
-        n_passes += 1
         point = objective(v)
         point.value += alpha_l1 * np.abs(v[:-1]).sum()
-        point.gap = np.inf
-        record(point, n_passes)
+        if alpha_l1 > 0:
+            point.gap = np.inf
+        values.append(point.value)
+        record(point, len(values))
         return point
 
     point = evaluate(v)
@@ -254,34 +284,44 @@ def finish_l1(objective, v, alpha_l1, tol, max_passes, rng, record, deadline=np.
     direction = np.empty_like(v)
     while True:
         hessian, _ = objective.hessian(point, n_rows, rng, floor)
-        hessian = np.triu(hessian) + np.triu(hessian, 1).T
-        _batch.minimize_l1_model(
-            hessian, point.gradient, point.v, alpha_l1, direction, MAX_SWEEPS
-        )
+        if alpha_l1 > 0:
+            hessian = np.triu(hessian) + np.triu(hessian, 1).T
+            _batch.minimize_l1_model(
+                hessian, point.gradient, point.v, alpha_l1, direction, MAX_SWEEPS
+            )
+            if exact:
+                _polish(hessian, point, alpha_l1, direction)
+        else:
+            inverse = InverseCurvature.from_hessian(hessian, cost=0.0)
+            direction[:] = -(inverse @ point.gradient)
         # The decrease that the model promises, up to its quadratic part.
         slope = point.gradient @ direction + alpha_l1 * (
             np.abs(point.v[:-1] + direction[:-1]).sum() - np.abs(point.v[:-1]).sum()
         )
         scale = max(abs(point.value), 1e-300)
-        if -slope <= (ROUNDING if exact else tol) * scale:
-            return Report(point, -slope / 2, n_passes, True)
+        target = (ROUNDING if exact else tol) * scale
+        # With curvature added a model promises too little.
+        sure = floor == 0 or _stands_still(values, tol * scale)
+        if (-slope <= target and sure) or point.gap <= target:
+            return Report(point, -slope / 2, len(values), True)
         if -slope / 2 > SLOW * left and -slope / 2 < NEAR * scale:
             n_rows = 4 * n_rows if 8 * n_rows < n_samples else n_samples
         left, step = -slope / 2, 1.0
         while True:
-            if n_passes >= max_passes or perf_counter() > deadline:
-                return Report(point, left, n_passes, 2 * left <= tol * scale)
+            if len(values) >= max_passes or perf_counter() > deadline:
+                converged = 2 * left <= tol * scale and sure
+                return Report(point, left, len(values), converged)
             new = evaluate(point.v + step * direction)
             if new.value <= point.value + 1e-4 * step * slope:
                 point = new
-                floor = floor / 16 if floor > 1 / 16 else 0.0
+                floor = floor / 8 if floor > LEAST_FLOOR else 0.0
                 break
             if -slope <= 1e-12 * scale:
                 # Rounding hides the decrease: the model is trusted once more.
-                return Report(new if exact else point, left, n_passes, True)
-            step /= 2
+                return Report(new if exact else point, left, len(values), True)
+            step /= 4
             if step < SHORTEST:
                 if floor >= 1:
-                    return Report(point, left, n_passes, False)
-                floor = max(16 * floor, 1 / 16)
+                    return Report(point, left, len(values), False)
+                floor = max(32 * floor, LEAST_FLOOR)
                 break

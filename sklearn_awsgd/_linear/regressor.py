@@ -49,6 +49,9 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
         training stops when `n_iter_no_change` passes in a row have not lowered the
         objective by more than this fraction. None goes on until rounding decides, or
         for `max_iter` passes.
+    shuffle : bool, default=True
+        False takes the rows in their order, pass after pass. Nothing is learned about
+        sampling then: `sampler` has to be "auto" or "uniform".
     epsilon : float >= 0, default=0.1
         Width of "huber" and of the epsilon-insensitive losses, in the units of y.
     sampler : {"auto", "uniform", "strata", "level"} or sampler object, default="auto"
@@ -153,6 +156,7 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
         fit_intercept=True,
         max_iter=1000,
         tol=1e-3,
+        shuffle=True,
         epsilon=0.1,
         sampler="auto",
         batch_size=1,
@@ -177,6 +181,7 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
         self.fit_intercept = fit_intercept
         self.max_iter = max_iter
         self.tol = tol
+        self.shuffle = shuffle
         self.epsilon = epsilon
         self.sampler = sampler
         self.batch_size = batch_size

@@ -52,6 +52,8 @@ SCALAR_RATES = {
 COORDINATE_RATES = {"adagrad": None, "rmsprop": 0.001, "adadelta": 1.0}
 # How far a loss with rounded kinks is above the loss, in widths of the rounding.
 ROUNDING_ERROR = 2 * np.log(2)
+# Passes to spend on polishing the solution for one such width.
+MOST_POLISHING = 60
 # Memory of RMSProp and AdaDelta.
 DECAY = 0.99
 # Draws of the sampling phase of learning_rate="auto": at least, for each parameter, and
@@ -85,7 +87,7 @@ class TrainingMixin:
             Whether the rows are a chunk of a stream, of which nothing may be concluded
             beyond one pass of steps.
         """
-        table = RowTable(data.mass, data.norms2)
+        table = RowTable(data.mass, data.norms2, self.shuffle)
         self.sampler_._prepare(table, len(targets), self._n_groups(), data.strata)
         deadline = np.inf
         if self.max_time is not None and not streaming:
@@ -123,9 +125,15 @@ class TrainingMixin:
             limit, unit = f"max_iter={max_iter}", "passes"
             if perf_counter() > deadline:
                 limit, unit = f"max_time={self.max_time}", "seconds"
+            remedy = "scale the features"
+            if self.loss == "huber":
+                remedy += (
+                    f", or raise epsilon={self.epsilon}: far below the residuals it "
+                    "makes the loss a line with a kink"
+                )
             warnings.warn(
                 f"tol={tol} was not reached in {limit} {unit}; raise "
-                f"{limit.partition('=')[0]} or tol, or scale the features.",
+                f"{limit.partition('=')[0]} or tol, or {remedy}.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -136,8 +144,7 @@ class TrainingMixin:
         )
         self.duality_gap_ = data.total * np.array([o.duality_gap for o in outcomes])
         self.t_ = 1.0 + max(state["clock"][0] for state in self._states)
-        if counts is not None:
-            self.draw_counts_ = counts
+        self._draw_counts = counts
         self._assign_coefficients(data.X.dtype)
 
     def _has_finish(self, n_features):
@@ -145,7 +152,7 @@ class TrainingMixin:
         return (
             self.learning_rate == "auto"
             and not self.average
-            and (self.penalty in ("l2", None) or can_finish_l1(n_features))
+            and (self.penalty in ("l2", None) or self._can_finish_l1(n_features))
         )
 
     def _train_by_steps(self, data, table, k, target, max_iter, tol, options):
@@ -298,14 +305,15 @@ class TrainingMixin:
             beta,
         )
         objective = self._make_objective(data, target, loss)
+        n_rows, later = len(table.rows), History()
 
         def evaluate(dual_point):
             objective.mix_dual(*dual_point)
             point = objective(np.append(state["coef"], state["intercept"]))
-            history.add_pass(
+            later.add_pass(
                 k,
-                int(state["clock"][0]),
-                history.seconds(),
+                int(state["clock"][0]) - n_rows,
+                later.seconds(),
                 data.total * point.value,
                 data.total * point.gap,
                 self.verbose,
@@ -319,11 +327,13 @@ class TrainingMixin:
         )
         kernel = self.sampler_._kernel(k, self._generators[k], table, view)
         stop = DualStop(problem, evaluate, 0.0 if tol is None else tol)
-        options = {**options, "pass_length": len(table.rows), "should_stop": stop}
+        options = {**options, "pass_length": n_rows, "should_stop": stop}
         outcome = solve(problem, kernel, max_iter=1, **options)
         self.sampler_._store(k, kernel)
         shuffled = UniformSampler()._kernel(k, self._generators[k], table, view)
+        options["history"] = later
         after = solve(problem, shuffled, max_iter=max_iter - 1, **options)
+        history.extend([later])
         outcome.n_iter += after.n_iter
         outcome.n_draws += after.n_draws
         report = None
@@ -343,39 +353,53 @@ class TrainingMixin:
         tol = 0.0 if tol is None else tol
         rng = np.random.Generator(self._generators[k])
         alpha_l1 = self._alphas(data)[0]
-        minimize = partial(finish_l1, alpha_l1=alpha_l1) if alpha_l1 > 0 else finish
         started = perf_counter() - history.seconds()
-        n_before = 0
+        n_before, best = 0, None
 
         def record(point, n_passes):
+            # A trial step that is taken back is a pass, but no place to be.
+            nonlocal best
+            if best is None or point.value <= best.value:
+                best = point
             history.add_pass(
                 k,
                 n_draws + (n_before + n_passes) * data.X.shape[0],
                 perf_counter() - started,
-                data.total * point.value,
-                data.total * (point.gap + ROUNDING_ERROR * width),
+                data.total * best.value,
+                data.total * (best.gap + ROUNDING_ERROR * width),
                 self.verbose,
             )
 
         smooth = np.isfinite(loss.smoothness)
         width = 0.0 if smooth else self._target_spread([target])
+        # Where a loss is a line it has no curvature, which steps have to cope with.
+        lines = self.loss == "huber" or not smooth
+        lines &= self._can_finish_l1(data.X.shape[1])
         while True:
             objective = self._make_objective(data, target, loss.rounded(width))
             if dual_point is not None:
                 objective.mix_dual(*dual_point)
-            # Where passes cost nothing, rounding may decide, as for smooth losses.
+            # Where passes cost nothing, rounding may decide, as for smooth losses; but
+            # between kinks so sharp that it does not soon, the tolerance will do.
             cheap = not objective.sharp and objective.newton_flops() <= CHEAP
-            report = minimize(
-                objective,
-                objective.canonical(v),
-                tol=1e-14 if cheap else tol,
-                max_passes=max_iter - n_before,
-                rng=rng,
-                record=record,
-                deadline=options["deadline"],
-            )
-            n_before += report.n_passes
-            report.n_passes = n_before
+            minimize = finish
+            if alpha_l1 > 0 or lines:
+                minimize = partial(self._finish_l1, alpha_l1=alpha_l1)
+            for target_tol, most in [(1e-14, MOST_POLISHING)] * cheap + [(tol, np.inf)]:
+                report = minimize(
+                    objective,
+                    objective.canonical(v),
+                    tol=target_tol,
+                    max_passes=min(most, max_iter - n_before),
+                    rng=rng,
+                    record=record,
+                    deadline=options["deadline"],
+                )
+                n_before += report.n_passes
+                report.n_passes, v = n_before, report.point.v
+                over = n_before >= max_iter or perf_counter() > options["deadline"]
+                if report.converged or over:
+                    break
             # A power of two, so that runs which differ by rounding agree on it.
             last = 2.0 ** np.floor(
                 np.log2(max(tol, 1e-9) * report.point.value / 2 + 1e-12)
@@ -383,9 +407,12 @@ class TrainingMixin:
             if width <= last or not report.converged or n_before >= max_iter:
                 report.converged &= width <= last
                 return report, width
-            v, width = report.point.v, max(width / 3, last)
+            width, best = max(width / 3, last), None
 
     # What follows is overridden for softmax regression, one problem of many models.
+
+    _finish_l1 = staticmethod(finish_l1)
+    _can_finish_l1 = staticmethod(can_finish_l1)
 
     def _n_models(self, target):
         """Return the number of linear models of a problem."""
@@ -398,6 +425,10 @@ class TrainingMixin:
     def _groups(self, target):
         """Return the group of each row: the positive class and the rest."""
         return (target > 0).astype(np.int32)
+
+    def _group_name(self, k, group):
+        """Return what to call a group of the rows of problem k."""
+        return "all"
 
     def _problem_states(self, k):
         """Return the states of the models of problem k."""
