@@ -43,10 +43,25 @@ cdef class GuideTable:
     cdef Py_ssize_t pick(self, bitgen_t* bits) noexcept nogil
 
 
+cdef enum:
+    CHUNKS_OF_BLOCK = 32
+
+
+cdef struct Shuffle:
+    # A keyed bijection of the numbers below mask + 1, and the next one to deal.
+    unsigned long long position
+    unsigned long long mask
+    unsigned long long keys[4]
+    int shift
+
+
 @cython.final
 cdef class UniformEntrySampler(RandomSampler):
     cdef Entries entries
-    cdef Py_ssize_t position
-    cdef unsigned long long mask
-    cdef unsigned long long keys[4]
-    cdef int shift
+    # Where the pass is: in its chunks, and in the block that is dealt.
+    cdef Shuffle chunk_order, block_order
+    cdef int chunk_bits
+    cdef Py_ssize_t n_chunks
+    # First entries of the chunks of the block.
+    cdef Py_ssize_t starts[CHUNKS_OF_BLOCK]
+    cdef void next_block(self) noexcept nogil

@@ -8,6 +8,10 @@ cimport cython
 cdef enum:
     # Points drawn ahead, so that their memory is there when their step comes.
     PATIENCE = 32
+    # Entries of a chunk and of a block, as powers of two: rows, columns and values of a
+    # block are some hundred kilobytes.
+    CHUNK_BITS = 9
+    BLOCK_BITS = 14
 
 
 @cython.final
@@ -132,13 +136,43 @@ cdef class GuideTable:
         return k
 
 
+cdef void set_up(Shuffle* order, int n_bits) noexcept nogil:
+    order.mask = (1ULL << n_bits) - 1
+    order.shift = (n_bits + 1) // 2
+    order.position = order.mask + 1
+
+
+cdef void shuffle(Shuffle* order, bitgen_t* bits) noexcept nogil:
+    """Take new keys and begin anew."""
+    cdef int r
+    for r in range(4):
+        order.keys[r] = bits.next_uint64(bits.state) | 1
+    order.position = 0
+
+
+cdef inline unsigned long long deal(Shuffle* order) noexcept nogil:
+    """Return the next number.
+
+    Multiplications by odd numbers and xors with a shift of itself permute the numbers
+    of k bits, so that no list of them is needed.
+    """
+    cdef unsigned long long e = (order.position ^ (order.keys[0] >> 1)) & order.mask
+    cdef int r
+    order.position += 1
+    for r in range(1, 4):
+        e = (e * order.keys[r]) & order.mask
+        e ^= e >> order.shift
+    return e
+
+
 @cython.final
 cdef class UniformEntrySampler(RandomSampler):
     """Shuffled passes over the entries: every one once, then a new order.
 
-    The order of a pass is a keyed bijection of the entry numbers, so that no list of
-    all entries is needed: multiplications by odd numbers and xors with a shift of
-    itself permute the numbers of k bits; those beyond the last entry are skipped.
+    Chunks of neighbouring entries are dealt in random order; as many as fit into a
+    cache make a block, whose entries are dealt in random order. So memory is read about
+    once in a pass and not once for each entry. A matrix with fewer entries than a block
+    is shuffled as a whole.
 
     Parameters
     ----------
@@ -150,30 +184,43 @@ cdef class UniformEntrySampler(RandomSampler):
 
     def __init__(self, generator, Entries entries):
         super().__init__(generator)
-        cdef int n_bits = max(int(entries.n_entries - 1).bit_length(), 1)
+        cdef Py_ssize_t last = entries.n_entries - 1
+        cdef int n_bits = max(int(last).bit_length(), 1)
         self.entries = entries
-        self.mask = (1 << n_bits) - 1
-        self.shift = (n_bits + 1) // 2
-        self.position = self.mask + 1
+        self.chunk_bits = min(n_bits, CHUNK_BITS)
+        self.n_chunks = (last >> self.chunk_bits) + 1
+        set_up(&self.block_order, min(n_bits, BLOCK_BITS))
+        set_up(&self.chunk_order, max(int(self.n_chunks - 1).bit_length(), 1))
         self.patience = PATIENCE
 
-    cdef void draw(self, Point* x) noexcept nogil:
-        cdef unsigned long long e
-        cdef int r
-        while True:
-            if self.position > <Py_ssize_t> self.mask:
-                for r in range(4):
-                    self.keys[r] = self.bits.next_uint64(self.bits.state) | 1
-                self.position = 0
-            e = (<unsigned long long> self.position) ^ (self.keys[0] >> 1)
-            self.position += 1
-            e &= self.mask
-            for r in range(1, 4):
-                e = (e * self.keys[r]) & self.mask
-                e ^= e >> self.shift
-            if e < <unsigned long long> self.entries.n_entries:
+    cdef void next_block(self) noexcept nogil:
+        cdef int filled = 0, slot
+        cdef Py_ssize_t chunk
+        if self.chunk_order.position > self.chunk_order.mask:
+            shuffle(&self.chunk_order, self.bits)
+        for slot in range(CHUNKS_OF_BLOCK):
+            # Where the pass has no chunk left there is none of its entries.
+            self.starts[slot] = self.entries.n_entries
+        while filled < CHUNKS_OF_BLOCK:
+            if self.chunk_order.position > self.chunk_order.mask:
                 break
-        self.entries.point_at(<Py_ssize_t> e, x)
+            chunk = <Py_ssize_t> deal(&self.chunk_order)
+            if chunk < self.n_chunks:
+                self.starts[filled] = chunk << self.chunk_bits
+                filled += 1
+        shuffle(&self.block_order, self.bits)
+
+    cdef void draw(self, Point* x) noexcept nogil:
+        cdef unsigned long long place, within = (1ULL << self.chunk_bits) - 1
+        cdef Py_ssize_t e
+        while True:
+            if self.block_order.position > self.block_order.mask:
+                self.next_block()
+            place = deal(&self.block_order)
+            e = self.starts[place >> self.chunk_bits] + <Py_ssize_t> (place & within)
+            if e < self.entries.n_entries:
+                break
+        self.entries.point_at(e, x)
         x.origin = 0
         x.q = 1.0
 

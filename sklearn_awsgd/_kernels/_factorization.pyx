@@ -46,7 +46,7 @@ cdef enum:
 cdef double LARGEST_C = 1.0 - 1e-6
 # Relative accuracy of the root before its last step, which squares it.
 cdef double ROOT_TOL = 1e-3
-# Below this |c| the reciprocal of 1 - c^2 has a short product form.
+# Below this |c| the first terms of the polynomial for c are a good start.
 cdef double SMALL_C = 0.2
 # exp of more would overflow before the root is found.
 cdef double LARGEST_Z = 150.0
@@ -54,47 +54,44 @@ cdef double LARGEST_Z = 150.0
 
 cdef extern from *:
     """
-    /* Sums and products in four lanes. Wider registers are used where the processor has
+    /* Sums and products in eight lanes. Wider registers are used where the processor has
        them, chosen when the module is loaded; nothing is fused, so the results are the
        same with any width. */
     #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) \\
         && defined(__GLIBC__)
-    #define WIDE __attribute__((target_clones("avx2", "default")))
+    #define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
     #else
     #define WIDE
     #endif
     #if defined(__GNUC__)
-    typedef double Four __attribute__((vector_size(32), aligned(8), may_alias));
+    typedef double Eight __attribute__((vector_size(64), aligned(8), may_alias));
+    typedef double Two __attribute__((vector_size(16), may_alias));
     #endif
-    /* out <- <u, v>, ||u||^2, ||v||^2. */
+    /* out <- <u, v>, ||u||^2 + ||v||^2. */
     WIDE static void inner_products(
         const double* u, const double* v, Py_ssize_t size, double* out
     ) {
-        double z[4] = {0, 0, 0, 0}, a[4] = {0, 0, 0, 0}, b[4] = {0, 0, 0, 0};
-        Py_ssize_t k = 0, l;
+        double z = 0, n = 0;
+        Py_ssize_t k = 0;
     #if defined(__GNUC__)
-        Four zs = {0, 0, 0, 0}, as = {0, 0, 0, 0}, bs = {0, 0, 0, 0};
-        for (; k + 3 < size; k += 4) {
-            Four x = *(const Four*)(u + k), y = *(const Four*)(v + k);
+        Eight zs = {0}, ns = {0};
+        Two z2, n2;
+        for (; k + 7 < size; k += 8) {
+            Eight x = *(const Eight*)(u + k), y = *(const Eight*)(v + k);
             zs += x * y;
-            as += x * x;
-            bs += y * y;
+            ns += x * x + y * y;
         }
-        for (l = 0; l < 4; l++) {
-            z[l] = zs[l];
-            a[l] = as[l];
-            b[l] = bs[l];
-        }
+        z2 = ((Two*)&zs)[0] + ((Two*)&zs)[2] + (((Two*)&zs)[1] + ((Two*)&zs)[3]);
+        n2 = ((Two*)&ns)[0] + ((Two*)&ns)[2] + (((Two*)&ns)[1] + ((Two*)&ns)[3]);
+        z = z2[0] + z2[1];
+        n = n2[0] + n2[1];
     #endif
         for (; k < size; k++) {
-            l = k % 4;
-            z[l] += u[k] * v[k];
-            a[l] += u[k] * u[k];
-            b[l] += v[k] * v[k];
+            z += u[k] * v[k];
+            n += u[k] * u[k] + v[k] * v[k];
         }
-        out[0] = (z[0] + z[2]) + (z[1] + z[3]);
-        out[1] = (a[0] + a[2]) + (a[1] + a[3]);
-        out[2] = (b[0] + b[2]) + (b[1] + b[3]);
+        out[0] = z;
+        out[1] = n;
     }
     /* u, v <- a u - b v, a v - b u. */
     WIDE static void turn(
@@ -102,10 +99,10 @@ cdef extern from *:
     ) {
         Py_ssize_t k = 0;
     #if defined(__GNUC__)
-        for (; k + 3 < size; k += 4) {
-            Four x = *(Four*)(u + k), y = *(Four*)(v + k);
-            *(Four*)(u + k) = a * x - b * y;
-            *(Four*)(v + k) = a * y - b * x;
+        for (; k + 7 < size; k += 8) {
+            Eight x = *(Eight*)(u + k), y = *(Eight*)(v + k);
+            *(Eight*)(u + k) = a * x - b * y;
+            *(Eight*)(v + k) = a * y - b * x;
         }
     #endif
         for (; k < size; k++) {
@@ -208,32 +205,30 @@ cdef inline double squared_root(
 ) noexcept nogil:
     """Return c of `proximal_root` for the squared error, or 2 when it is not small.
 
-    The same Newton steps, but both reciprocals are refined along with c, so that there
-    is one division and not five in a row.
+    c is the root of a polynomial, the gap times (1 - c^2)^2. Its first terms give a
+    start whose relative error is of the order c^2; Newton's steps take the reciprocal
+    of their slope from that of the start, so that there is one division.
     """
-    cdef double residual = rest + product - y
-    cdef double slope = 1.0 / (1.0 + h * (norm2 + 2.0 * gain2))
-    cdef double c = h * residual * slope
-    cdef double c2, inverse, last
+    cdef double curve = 1.0 + 2.0 * h * gain2
+    cdef double inverse = 1.0 / (curve + h * norm2)
+    cdef double pull = h * (rest - y)
+    cdef double c = inverse * (pull + h * product)
+    cdef double c2, w, part, move
     cdef int _step
-    for _step in range(3):
-        if fabs(c) > SMALL_C:
-            return 2.0
+    if fabs(c) > SMALL_C:
+        return 2.0
+    c += inverse * h * c * c * (3.0 * product - 2.0 * c * norm2)
+    for _step in range(2):
         c2 = c * c
-        # (1 + x)(1 + x^2)(1 + x^4) is 1 / (1 - x) up to x^8.
-        inverse = (1.0 + c2) * (1.0 + c2 * c2) * (1.0 + c2 * c2 * c2 * c2)
-        # The reciprocal of the slope at c, from that of the point before.
-        slope *= 2.0 - slope * (1.0 + h * (
-            2.0 * gain2 + inverse * inverse * inverse * (
-                norm2 * (1.0 + 3.0 * c2) - product * c * (6.0 + 2.0 * c2)
-            )
-        ))
-        last = c
-        c -= slope * (c - h * (
-            rest - y - 2.0 * c * gain2
-            + ((1.0 + c2) * product - c * norm2) * inverse * inverse
-        ))
-        if fabs(c - last) <= ROOT_TOL * fabs(c):
+        w = 1.0 - c2
+        part = c * curve - pull
+        move = part * w * w - h * (product + c2 * product - c * norm2)
+        inverse *= 2.0 - inverse * (
+            curve * w * w - 4.0 * c * w * part + h * (norm2 - 2.0 * c * product)
+        )
+        move *= inverse
+        c -= move
+        if fabs(move) <= ROOT_TOL * fabs(c):
             return c
     return 2.0
 
@@ -324,9 +319,9 @@ cdef class FactorizationProblem(Problem):
         cdef double y = self.value(x), entry_weight = self.weight_of(x)
         cdef double bias = 0.0, bias2 = 0.0, first = 0.0, second = 0.0
         cdef double product, norm2, h, shrink, c, stretch
-        cdef double sums[3]
+        cdef double sums[2]
         inner_products(u, v, self.n_components, sums)
-        product, norm2 = sums[0], sums[1] + sums[2]
+        product, norm2 = sums[0], sums[1]
         if self.gain > 0.0:
             bias = self.gain * (self.row_bias[x.i] + self.column_bias[x.j])
             bias2 = self.row_bias[x.i] ** 2 + self.column_bias[x.j] ** 2
