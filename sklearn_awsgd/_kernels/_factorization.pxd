@@ -15,6 +15,3 @@ cdef class FactorizationProblem(Problem):
     # State that outlives the problem: arrays of the caller, changed in place.
     cdef double[:, ::1] rows, columns
     cdef double[::1] row_bias, column_bias, clock
-    cdef double value(self, const Point* x) noexcept nogil
-    cdef double weight_of(self, const Point* x) noexcept nogil
-    cdef double rate(self) noexcept nogil

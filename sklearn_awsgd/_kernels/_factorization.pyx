@@ -46,8 +46,6 @@ cdef enum:
 cdef double LARGEST_C = 1.0 - 1e-6
 # Relative accuracy of the root before its last step, which squares it.
 cdef double ROOT_TOL = 1e-3
-# Below this first guess of |c| a power series in the guess gives c.
-cdef double SMALL_C = 0.05
 # exp of more would overflow before the root is found.
 cdef double LARGEST_Z = 150.0
 
@@ -64,13 +62,15 @@ cdef extern from *:
     #define WIDE
     #endif
     #if defined(__GNUC__)
+    #define ALWAYS static inline __attribute__((always_inline))
     typedef double Eight __attribute__((vector_size(64), aligned(8), may_alias));
     typedef double Two __attribute__((vector_size(16), may_alias));
+    #else
+    #define ALWAYS static inline
     #endif
     /* out <- <u, v>, ||u||^2 + ||v||^2. */
-    WIDE static void inner_products(
-        const double* u, const double* v, Py_ssize_t size, double* out
-    ) {
+    ALWAYS void products(const double* u, const double* v, Py_ssize_t size, double* out)
+    {
         double z = 0, n = 0;
         Py_ssize_t k = 0;
     #if defined(__GNUC__)
@@ -94,9 +94,8 @@ cdef extern from *:
         out[1] = n;
     }
     /* u, v <- a u - b v, a v - b u. */
-    WIDE static void turn(
-        double* u, double* v, Py_ssize_t size, double a, double b
-    ) {
+    ALWAYS void mix(double* u, double* v, Py_ssize_t size, double a, double b)
+    {
         Py_ssize_t k = 0;
     #if defined(__GNUC__)
         for (; k + 7 < size; k += 8) {
@@ -111,12 +110,56 @@ cdef extern from *:
             v[k] = a * y - b * x;
         }
     }
+    WIDE static void inner_products(
+        const double* u, const double* v, Py_ssize_t size, double* out
+    ) {
+        products(u, v, size, out);
+    }
+    WIDE static void turn(double* u, double* v, Py_ssize_t size, double a, double b) {
+        mix(u, v, size, a, b);
+    }
+    /* The proximal step of the squared error where |c| is small; returns c, or 2 when it
+       is not small and nothing was done but to set `out`.
+
+       `offset` is z - y without <u, v>. With s = h / (1 + h (N + 2 g^2)) the gap is, up
+       to a factor and terms of the order c^5, c - c0 - a c^2 - b c^3 - 5 a c^4 / 3. Its
+       root is a power series in c0; what is left out is less than 1e-4 of c. */
+    WIDE static double short_step(
+        double* u, double* v, Py_ssize_t size, double offset, double h, double shrink,
+        double gain2, double* out
+    ) {
+        double shrink2 = shrink * shrink, product, norm2, s, c0, c, a, b, a2, stretch;
+        products(u, v, size, out);
+        product = shrink2 * out[0];
+        norm2 = shrink2 * out[1];
+        s = h / (1.0 + h * (norm2 + 2.0 * gain2));
+        c0 = s * (offset + product);
+        /* Also where it is not a number. */
+        if (!(c0 < 0.05 && c0 > -0.05))
+            return 2.0;
+        a = 3.0 * product * s;
+        b = -2.0 * norm2 * s;
+        a2 = a * a;
+        c = c0 * c0;
+        c = c0 + c * (
+            (a + c0 * (2.0 * a2 + b)) + c * (5.0 * a2 * a + a * (5.0 * b + 5.0 / 3.0))
+        );
+        /* 1 / (1 - c^2), but for c^8. */
+        a2 = c * c;
+        stretch = shrink * (1.0 + a2) * (1.0 + a2 * a2);
+        mix(u, v, size, stretch, stretch * c);
+        return c;
+    }
     """
     void inner_products(
         const double* u, const double* v, Py_ssize_t size, double* out
     ) noexcept nogil
     void turn(
         double* u, double* v, Py_ssize_t size, double a, double b
+    ) noexcept nogil
+    double short_step(
+        double* u, double* v, Py_ssize_t size, double offset, double h, double shrink,
+        double gain2, double* out
     ) noexcept nogil
 
 
@@ -200,25 +243,6 @@ cdef inline double proximal_root(
     return sign * c
 
 
-cdef inline double squared_root(
-    double y, double h, double product, double norm2, double rest, double gain2
-) noexcept nogil:
-    """Return c of `proximal_root` for the squared error, or 2 when it is not small.
-
-    With s the reciprocal of 1 + h (N + 2 g^2) the gap is, up to its factor and terms of
-    the order c^5, ``c - c0 - a c^2 - b c^3 - 5 a c^4 / 3``. Its root is a power series
-    in c0; what is left out is less than 1e-3 of c, and in practice less than 1e-5.
-    """
-    cdef double s = h / (1.0 + h * (norm2 + 2.0 * gain2))
-    cdef double c0 = s * (rest + product - y)
-    cdef double a = 3.0 * s * product, b = -2.0 * s * norm2
-    if fabs(c0) > SMALL_C:
-        return 2.0
-    return c0 + c0 * c0 * (
-        a + c0 * (2.0 * a * a + b + c0 * a * (5.0 * (a * a + b) + 5.0 / 3.0))
-    )
-
-
 @cython.final
 cdef class FactorizationProblem(Problem):
     """Low-rank model of the entries of a matrix.
@@ -282,72 +306,59 @@ cdef class FactorizationProblem(Problem):
         self.offset = offset
         self.power = power
 
-    cdef double value(self, const Point* x) noexcept nogil:
-        if x.entry < 0:
-            return 0.0
-        return self.values32[x.entry] if self.narrow else self.values64[x.entry]
-
-    cdef double rate(self) noexcept nogil:
-        if self.power == 0.0:
-            return self.eta0
-        if self.power == 1.0:
-            return self.eta0 / (1.0 + self.clock[0] / self.offset)
-        return self.eta0 / pow(1.0 + self.clock[0] / self.offset, self.power)
-
-    cdef double weight_of(self, const Point* x) noexcept nogil:
-        if x.entry < 0:
-            return self.unstored_weight
-        return self.weights[x.entry] if self.weighted else 1.0
-
     cdef void step(self, Point* x, double weight) noexcept nogil:
         cdef double* u = &self.rows[x.i, 0]
         cdef double* v = &self.columns[x.j, 0]
-        cdef double y = self.value(x), entry_weight = self.weight_of(x)
+        cdef double y = 0.0, entry_weight = self.unstored_weight, rate = self.eta0
         cdef double bias = 0.0, bias2 = 0.0, first = 0.0, second = 0.0
-        cdef double product, norm2, h, shrink, c, stretch
+        cdef double c = 2.0, product, norm2, h, shrink, stretch
         cdef double sums[2]
-        inner_products(u, v, self.n_components, sums)
-        product, norm2 = sums[0], sums[1]
+        cdef bint short_way = self.proximal and self.loss == SQUARED_ERROR
+        if x.entry >= 0:
+            y = self.values32[x.entry] if self.narrow else self.values64[x.entry]
+            entry_weight = self.weights[x.entry] if self.weighted else 1.0
+        if self.power == 1.0:
+            rate *= self.offset / (self.offset + self.clock[0])
+        elif self.power != 0.0:
+            rate /= pow(1.0 + self.clock[0] / self.offset, self.power)
+        self.clock[0] += 1.0
+        weight *= entry_weight
+        h = rate * weight
         if self.gain > 0.0:
             bias = self.gain * (self.row_bias[x.i] + self.column_bias[x.j])
             bias2 = self.row_bias[x.i] ** 2 + self.column_bias[x.j] ** 2
+        shrink = 1.0 / (1.0 + h * self.alpha) if self.proximal else 1.0 - h * self.alpha
+        if short_way:
+            c = short_step(
+                u, v, self.n_components, self.baseline + shrink * bias - y, h * shrink,
+                shrink, self.gain * self.gain, sums,
+            )
+        else:
+            inner_products(u, v, self.n_components, sums)
+        product, norm2 = sums[0], sums[1]
         x.loss = entry_weight * (
             evaluate(
                 self.loss, self.epsilon, y, self.baseline + bias + product,
                 &first, &second,
             ) + 0.5 * self.alpha * (norm2 + bias2)
         )
-        weight *= entry_weight
         # ||d||^2 of the loss and the ridge together; the middle term is their product.
         x.norm2 = weight * weight * (
             first * first * (norm2 + 2.0 * self.gain * self.gain)
             + self.alpha * first * (4.0 * product + 2.0 * bias)
             + self.alpha * self.alpha * (norm2 + bias2)
         )
-        h = self.rate() * weight
-        self.clock[0] += 1.0
-        if self.proximal:
-            shrink = 1.0 / (1.0 + h * self.alpha)
-            h *= shrink
-            bias *= shrink
-            c = 2.0
-            if self.loss == SQUARED_ERROR:
-                c = squared_root(
-                    y, h, shrink * shrink * product, shrink * shrink * norm2,
-                    self.baseline + bias, self.gain * self.gain,
-                )
-            if c == 2.0:
-                c = proximal_root(
-                    self.loss, self.epsilon, y, h, shrink * shrink * product,
-                    shrink * shrink * norm2, self.baseline + bias,
-                    self.gain * self.gain,
-                )
-            stretch = 1.0 / (1.0 - c * c)
-            turn(u, v, self.n_components, stretch * shrink, stretch * shrink * c)
-        else:
-            shrink = 1.0 - h * self.alpha
+        if not self.proximal:
             c = h * first
             turn(u, v, self.n_components, shrink, c)
+        elif c == 2.0:
+            c = proximal_root(
+                self.loss, self.epsilon, y, h * shrink, shrink * shrink * product,
+                shrink * shrink * norm2, self.baseline + shrink * bias,
+                self.gain * self.gain,
+            )
+            stretch = shrink / (1.0 - c * c)
+            turn(u, v, self.n_components, stretch, stretch * c)
         if self.gain > 0.0:
             c *= self.gain
             self.row_bias[x.i] = shrink * self.row_bias[x.i] - c
