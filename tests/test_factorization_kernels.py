@@ -329,7 +329,6 @@ def test_paper_setting_step_by_step():
         p, r = (np.exp(tau) / np.exp(tau).sum() for tau in (row_tau, column_tau))
         draws = []
         for _ in range(batch_size):
-            stream.random()  # Which part of the mixture: there is one.
             i = np.searchsorted(np.cumsum(p), stream.random(), side="right")
             j = np.searchsorted(np.cumsum(r), stream.random(), side="right")
             draws.append((i, j))

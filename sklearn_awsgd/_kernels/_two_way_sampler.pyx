@@ -4,20 +4,27 @@
 import numpy as np
 
 cimport cython
+from libc.math cimport fmin
 
-from sklearn_awsgd._kernels._entries cimport GuideTable, below, uniform
+from sklearn_awsgd._kernels._entries cimport GuideTable, below
 from sklearn_awsgd._kernels._entry_samplers cimport (
     COLUMN,
     LEARNED,
     N_FIELDS,
+    PATIENCE,
     PROBABILITY,
     SAFE,
     SGD,
     LearnedEntrySampler,
 )
 from sklearn_awsgd._kernels._loop cimport Point
+from sklearn_awsgd._kernels._rows cimport PREFETCH
 
 from sklearn_awsgd._kernels._entries import scatter
+
+
+# The largest number below one.
+cdef double LAST = 1.0 - 2.0 ** -53
 
 
 @cython.final
@@ -41,37 +48,67 @@ cdef class TwoWaySampler(LearnedEntrySampler):
         counts = np.concatenate([entries.row_counts(), entries.column_counts()])
         self.base = counts / (2 * entries.n_entries)
         self.density = np.zeros(size)
+        self.stretch = 2 / (1 - mixing)
         self.refresh()
 
-    cdef void draw(self, Point* x) noexcept nogil:
-        cdef double u = uniform(self.bits)
-        cdef Py_ssize_t k, n = self.entries.n_rows, start
-        if u < self.mixing:
-            x.origin = SAFE
-            self.entries.pick_stored(self.bits, x)
+    cdef double within_learned(self, double u) noexcept nogil:
+        """The place among the numbers that stand for the learned part, from 0 to 1."""
+        return fmin((u - self.mixing) / (1.0 - self.mixing), LAST)
+
+    cdef Py_ssize_t place(self, Py_ssize_t k, double u) noexcept nogil:
+        """Where the entry that u stands for is among those of row or column k."""
+        cdef Py_ssize_t n = self.entries.n_rows, start, stop
+        if k < n:
+            start, stop = self.entries.row_start[k], self.entries.row_start[k + 1]
         else:
-            x.origin = LEARNED
-            k = self.guide.pick(self.bits)
+            start = self.entries.column_start[k - n]
+            stop = self.entries.column_start[k - n + 1]
+        return start + below(u, stop - start)
+
+    cdef void look_ahead(self) noexcept nogil:
+        cdef Py_ssize_t k, e
+        cdef int r
+        for r in range(0, 2 * PATIENCE, 2):
+            if self.numbers[r] >= self.mixing:
+                self.guide.ask(self.within_learned(self.numbers[r]))
+        for r in range(0, 2 * PATIENCE, 2):
+            if self.numbers[r] < self.mixing:
+                e = below(self.numbers[r + 1], self.entries.n_entries)
+                PREFETCH(&self.entries.rows[e])
+                PREFETCH(&self.entries.columns[e])
+                continue
+            k = self.guide.guess(self.within_learned(self.numbers[r]))
+            e = self.place(k, self.numbers[r + 1])
+            if k < self.entries.n_rows:
+                PREFETCH(&self.entries.columns[e])
+            else:
+                PREFETCH(&self.entries.by_column[e])
+                PREFETCH(&self.entries.column_rows[e])
+
+    cdef void draw(self, Point* x) noexcept nogil:
+        cdef const double* u = self.next_numbers()
+        cdef Py_ssize_t k, e, n = self.entries.n_rows
+        if u[0] < self.mixing:
+            x.origin = SAFE
+            self.entries.stored_at(below(u[1], self.entries.n_entries), x)
+        else:
+            k = self.guide.find(self.within_learned(u[0]))
+            e = self.place(k, u[1])
             if k < n:
-                start = self.entries.row_start[k]
+                x.origin = LEARNED
                 x.i = k
-                x.entry = start + below(
-                    self.bits, self.entries.row_start[k + 1] - start
-                )
-                x.j = self.entries.columns[x.entry]
+                x.entry = e
+                x.j = self.entries.columns[e]
             else:
                 x.origin = COLUMN
                 x.j = k - n
-                start = self.entries.column_start[x.j]
-                x.entry = self.entries.by_column[start + below(
-                    self.bits, self.entries.column_start[x.j + 1] - start
-                )]
-                x.i = self.entries.rows[x.entry]
+                x.entry = self.entries.by_column[e]
+                x.i = self.entries.column_rows[e]
         x.q = self.mixing + self.density[x.i] + self.density[n + x.j]
 
     cdef void observe(self, const Point* x) noexcept nogil:
         cdef Py_ssize_t k, _way
-        cdef double size
+        cdef double size, weight
         self.batch_size += 1
         if self.update == SGD:
             self.batch_norm2 += x.norm2
@@ -82,12 +119,14 @@ cdef class TwoWaySampler(LearnedEntrySampler):
                 self.gradient_total += x.norm2
                 self.n_learned += 1.0
             return
+        weight = 1.0 / x.q
         k = x.i
         for _way in range(2):
+            # The probability of k over its base.
+            size = self.density[k] * self.stretch
             # The odds of a draw through k, given the entry: weighted by them, the
             # draws are uniform over the entries of k.
-            size = self.table[k, PROBABILITY] / self.base[k]
-            self.learn(k, self.density[k] / x.q, x.norm2 * size * size)
+            self.learn(k, self.density[k] * weight, x.norm2 * size * size)
             k = self.entries.n_rows + x.j
 
     cdef void refresh(self) noexcept nogil:
