@@ -257,7 +257,7 @@ cdef class ProductSampler(LearnedEntrySampler):
 
     cdef double within_product(self, double u) noexcept nogil:
         """The place among the numbers that stand for the product, from 0 to 1."""
-        return fmin((u - self.product_start) * self.product_stretch, LAST)
+        return min((u - self.product_start) * self.product_stretch, LAST)
 
     cdef void draw(self, Point* x) noexcept nogil:
         cdef const double* u = self.next_numbers()
@@ -268,7 +268,7 @@ cdef class ProductSampler(LearnedEntrySampler):
             self.entries.locate(x)
         elif u[0] < self.mixing:
             x.origin = SAFE
-            x.i = below(fmin(u[0] / self.mixing, LAST), self.entries.n_rows)
+            x.i = below(min(u[0] / self.mixing, LAST), self.entries.n_rows)
             x.j = below(u[1], self.entries.n_columns)
             self.entries.locate(x)
         else:

@@ -4,7 +4,6 @@
 import numpy as np
 
 cimport cython
-from libc.math cimport fmin
 
 from sklearn_awsgd._kernels._entries cimport GuideTable, below
 from sklearn_awsgd._kernels._entry_samplers cimport (
@@ -53,7 +52,7 @@ cdef class TwoWaySampler(LearnedEntrySampler):
 
     cdef double within_learned(self, double u) noexcept nogil:
         """The place among the numbers that stand for the learned part, from 0 to 1."""
-        return fmin((u - self.mixing) / (1.0 - self.mixing), LAST)
+        return min((u - self.mixing) / (1.0 - self.mixing), LAST)
 
     cdef Py_ssize_t place(self, Py_ssize_t k, double u) noexcept nogil:
         """Where the entry that u stands for is among those of row or column k."""
@@ -154,16 +153,23 @@ cdef class TwoWaySampler(LearnedEntrySampler):
 
     def row_probabilities(self):
         """Return the probability that the learned part draws each row."""
-        return self._marginal(np.asarray(self.entries.rows), self.entries.n_rows)
+        return self.marginals()[0]
 
     def column_probabilities(self):
         """Return the probability that the learned part draws each column."""
-        return self._marginal(np.asarray(self.entries.columns), self.entries.n_columns)
+        return self.marginals()[1]
 
-    def _marginal(self, group, n_groups):
-        rows = np.asarray(self.entries.rows)
-        columns = np.asarray(self.entries.columns)
-        density = np.asarray(self.density)
-        density = density[rows] + density[self.entries.n_rows + columns]
-        result = np.bincount(group, weights=density, minlength=n_groups)
-        return result / result.sum()
+    def marginals(self):
+        """Return the probabilities of rows and of columns in the learned part."""
+        cdef Py_ssize_t n = self.entries.n_rows, i, e, j
+        row_array, column_array = np.zeros(n), np.zeros(self.entries.n_columns)
+        cdef double[::1] rows = row_array, columns = column_array
+        cdef double q
+        with nogil:
+            for i in range(n):
+                for e in range(self.entries.row_start[i], self.entries.row_start[i + 1]):
+                    j = self.entries.columns[e]
+                    q = self.density[i] + self.density[n + j]
+                    rows[i] += q
+                    columns[j] += q
+        return row_array / row_array.sum(), column_array / column_array.sum()
