@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from sklearn_awsgd._factorization.finish import SAMPLING_PASSES, AlternatingSolver
 from sklearn_awsgd._factorization.model import EntryHistory, FactorizationModel
 from sklearn_awsgd._factorization.row_column import RowColumnSampler
 from sklearn_awsgd._kernels._entries import UniformEntrySampler
@@ -388,7 +389,11 @@ class AWSGDMatrixFactorization(FactorizationModel):
             rows["row_bias"][:] = row_factors[:, k]
         problem = self._make_problem(data, rows | self._columns)
         history = EntryHistory()
-        outcome = self._run(problem, data, max_iter, history)
+        finishing = max_iter is not None and self._can_finish(data)
+        n_passes = min(max_iter, SAMPLING_PASSES) if finishing else max_iter
+        outcome = self._run(problem, data, n_passes, history)
+        if finishing and not outcome.converged:
+            outcome.converged = self._finish(data, rows, max_iter - n_passes, history)
         self._history.extend([history])
         if max_iter is not None and self.tol is not None and not outcome.converged:
             warnings.warn(
@@ -460,6 +465,42 @@ class AWSGDMatrixFactorization(FactorizationModel):
         self.row_probabilities_ = kernel.row_probabilities()
         self.column_probabilities_ = kernel.column_probabilities()
         return outcome
+
+    def _can_finish(self, data):
+        """Return whether exact solutions of all rows cost less than a pass."""
+        return (
+            self.learning_rate == "auto"
+            and self.step == "proximal"
+            and self.loss == "squared_error"
+            and self.tol is not None
+            and data.kind != "missing"
+            and data.weights is None
+        )
+
+    def _finish(self, data, rows, max_iter, history):
+        """Alternate exact solutions; return whether they have converged."""
+        k, columns = self._n_factors, self._columns
+        sides = [
+            np.column_stack([side[name][:, :k], side[f"{name[:-1]}_bias"]])
+            for side, name in ((rows, "rows"), (columns, "columns"))
+        ]
+        solver = AlternatingSolver(
+            data.X, *sides, self.global_bias_, self._gain, self._ridge
+        )
+        seconds, n_draws = history.seconds(), history.pieces[-1][2]
+
+        def report(objective, n_solved, spent):
+            history.add_solution(n_draws, seconds + spent, objective, self.verbose)
+
+        n_iter, converged = solver.run(self.tol, max_iter, report)
+        self.n_iter_ += n_iter
+        for side, name, solved in (
+            (rows, "rows", sides[0]),
+            (columns, "columns", sides[1]),
+        ):
+            side[name][:, :k] = solved[:, :k]
+            side[f"{name[:-1]}_bias"][:] = solved[:, k]
+        return converged
 
     def _overflow_message(self):
         remedy = "scale X"

@@ -83,12 +83,12 @@ def solve_rows(data, factors, offset, loss, epsilon, alpha):
     """
     if loss == "squared_error":
         if data.kind != "missing" and data.weights is None:
-            return _solve_common(data.X, factors, offset, alpha)
+            return solve_common(data.X, factors, offset, alpha)
         return _solve_squared(data, factors, offset, alpha)
     return _solve_newton(data, factors, offset, loss, epsilon, alpha)
 
 
-def _solve_common(X, factors, offset, alpha):
+def solve_common(X, factors, offset, alpha):
     """All rows have the same system of equations."""
     gram = factors.T @ factors
     _add_ridge(gram[None], np.array([alpha * len(factors)]))
