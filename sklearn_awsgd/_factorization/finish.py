@@ -47,11 +47,8 @@ class AlternatingSolver:
     def _basis(self, factors):
         """Return what the other side is multiplied by, and what is added."""
         offset = self.baseline + self.gain * factors[:, -1]
-        if not self.gain:
-            return factors[:, :-1], offset
-        return np.column_stack(
-            [factors[:, :-1], np.full(len(factors), self.gain)]
-        ), offset
+        constant = np.full((len(factors), int(self.gain > 0)), self.gain)
+        return np.column_stack([factors[:, :-1], constant]), offset
 
     def solve_rows(self):
         """Solve for the rows, the columns held fixed."""
@@ -79,39 +76,55 @@ class AlternatingSolver:
         ridge = np.sum(self.rows**2) / n + np.sum(self.columns**2) / m
         return error / (2 * n * m) + self.ridge / 2 * ridge
 
-    def run(self, tol, max_iter, report):
-        """Alternate until a round lowers the objective by less than a fraction.
 
-        Parameters
-        ----------
-        tol : float
-            The fraction.
-        max_iter : int
-            Largest number of solutions, of either side. Rows come last.
-        report : callable
-            Called after each round with the objective, the number of solutions and the
-            seconds so far.
+def solve_alternately(X, rows, columns, scales, *, tol, max_iter, history, verbose):
+    """Solve for rows and columns in turn, until a round has no longer much effect.
 
-        Returns
-        -------
-        n_iter : int
-            Number of solutions.
-        converged : bool
-            Whether the last round lowered the objective by less than `tol`.
-        """
-        if max_iter < 1:
-            return 0, False
-        started = time.perf_counter()
-        self.solve_rows()
-        n_iter, converged = 1, False
-        last = self.objective()
-        report(last, n_iter, time.perf_counter() - started)
-        while not converged and n_iter + 2 <= max_iter:
-            self.solve_columns()
-            self.solve_rows()
-            n_iter += 2
-            objective = self.objective()
-            report(objective, n_iter, time.perf_counter() - started)
-            converged = last - objective <= tol * abs(last)
-            last = objective
-        return n_iter, converged
+    Parameters
+    ----------
+    X : ndarray or CSR of shape (n_rows, n_columns)
+        The matrix.
+    rows, columns : dict of ndarray
+        State of a :class:`FactorizationProblem`, changed in place. Columns of zeros
+        behind the factors stay as they are.
+    scales : tuple of three float
+        Global bias, gain of the biases and ridge.
+    tol : float
+        The least fraction by which a round lowers the objective.
+    max_iter : int
+        Largest number of solutions, of either side. Rows come last.
+    history : EntryHistory
+        Added to.
+    verbose : int
+        Whether to print a line for each round.
+
+    Returns
+    -------
+    n_iter : int
+        Number of solutions.
+    converged : bool
+        Whether the last round lowered the objective by less than `tol`.
+    """
+    if max_iter < 1:
+        return 0, False
+    started = time.perf_counter() - history.seconds()
+    solver = AlternatingSolver(
+        X,
+        np.column_stack([rows["rows"], rows["row_bias"]]),
+        np.column_stack([columns["columns"], columns["column_bias"]]),
+        *scales,
+    )
+    solver.solve_rows()
+    n_iter, converged, last = 1, False, solver.objective()
+    while not converged and n_iter + 2 <= max_iter:
+        solver.solve_columns()
+        solver.solve_rows()
+        n_iter += 2
+        objective = solver.objective()
+        history.add_solution(time.perf_counter() - started, objective, verbose)
+        converged = last - objective <= tol * abs(last)
+        last = objective
+    rows["rows"][:], rows["row_bias"][:] = solver.rows[:, :-1], solver.rows[:, -1]
+    columns["columns"][:] = solver.columns[:, :-1]
+    columns["column_bias"][:] = solver.columns[:, -1]
+    return n_iter, converged

@@ -41,8 +41,9 @@ class EntryHistory(History):
         """Record the column probabilities."""
         self.sampling.append((label, n_draws, sampler.column_probabilities()))
 
-    def add_solution(self, n_draws, seconds, objective, verbose):
+    def add_solution(self, seconds, objective, verbose):
         """Record exact solutions of columns and rows."""
+        n_draws = self.pieces[-1][2]
         self.pieces.append((0, "exact", n_draws, seconds, objective, *[np.nan] * 4))
         if verbose:
             print(f"exact solutions: objective {objective:.6g}")

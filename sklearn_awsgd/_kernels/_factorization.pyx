@@ -289,6 +289,7 @@ cdef class FactorizationProblem(Problem):
         self.weighted = weights is not None
         if self.weighted:
             self.weights = weights
+        self.state = state
         self.rows = state["rows"]
         self.columns = state["columns"]
         self.n_components = self.rows.shape[1]
