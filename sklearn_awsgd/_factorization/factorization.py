@@ -337,8 +337,12 @@ class AWSGDMatrixFactorization(FactorizationModel):
             bias = np.log(self._curvature)
         else:
             bias = mean
+        # Without biases a factor begins with the logarithm of the mean count.
+        self._level = 0.0
         if self.fit_bias:
             self.global_bias_ = float(bias)
+        elif self.loss == "poisson":
+            self._level = float(bias)
         if self.loss in ("squared_error", "huber"):
             scale = data.mean(lambda values: np.abs(values - self.global_bias_))
             self._z_scale = scale if scale > 0 else 1.0
@@ -347,7 +351,7 @@ class AWSGDMatrixFactorization(FactorizationModel):
         n_columns = data.X.shape[1]
         self._n_factors = self.n_components
         self._columns = {
-            "columns": padded(self._random_factors(n_columns)),
+            "columns": padded(self._random_factors(n_columns, np.sign(self._level))),
             "column_bias": np.zeros(n_columns),
             "clock": np.zeros(1),
         }
@@ -357,9 +361,12 @@ class AWSGDMatrixFactorization(FactorizationModel):
         """The constant that biases are multiplied by: they are then as factors are."""
         return float(np.sqrt(self._z_scale)) if self.fit_bias else 0.0
 
-    def _random_factors(self, n_items):
+    def _random_factors(self, n_items, sign=1.0):
+        """Return first factors; the first one of all has products of size `_level`."""
         size = FIRST_SIZE * np.sqrt(self._z_scale / np.sqrt(self.n_components))
-        return size * self._random_state.normal(size=(n_items, self.n_components))
+        factors = size * self._random_state.normal(size=(n_items, self.n_components))
+        factors[:, 0] += sign * np.sqrt(abs(self._level))
+        return factors
 
     def _train(self, data, row_factors, max_iter):
         """Train on the rows of `data` and assign the fitted attributes.

@@ -116,6 +116,7 @@ def solve_alternately(X, rows, columns, scales, *, tol, max_iter, history, verbo
     )
     solver.solve_rows()
     n_iter, converged, last = 1, False, solver.objective()
+    history.add_solution(time.perf_counter() - started, last, verbose)
     while not converged and n_iter + 2 <= max_iter:
         solver.solve_columns()
         solver.solve_rows()
