@@ -362,10 +362,11 @@ class AWSGDMatrixFactorization(FactorizationModel):
         return float(np.sqrt(self._z_scale)) if self.fit_bias else 0.0
 
     def _random_factors(self, n_items, sign=1.0):
-        """Return first factors; the first one of all has products of size `_level`."""
+        """Return first factors; those of the first component have the product `_level`."""
         size = FIRST_SIZE * np.sqrt(self._z_scale / np.sqrt(self.n_components))
         factors = size * self._random_state.normal(size=(n_items, self.n_components))
-        factors[:, 0] += sign * np.sqrt(abs(self._level))
+        if self._level:
+            factors[:, 0] = sign * np.sqrt(abs(self._level))
         return factors
 
     def _train(self, data, row_factors, max_iter):

@@ -52,8 +52,22 @@ cdef class Entries:
         if self.missing:
             counts = np.bincount(columns, minlength=self.n_columns)
             self.column_start = np.concatenate([[0], np.cumsum(counts)]).astype(np.intp)
-            self.by_column = np.argsort(columns, kind="stable")
-            self.column_rows = np.asarray(self.rows)[np.asarray(self.by_column)]
+            self.sort_by_column()
+
+    def sort_by_column(self):
+        """Fill `by_column` and `column_rows`, in linear time."""
+        cdef Py_ssize_t[::1] order = np.empty(self.n_entries, dtype=np.intp)
+        cdef int[::1] rows = np.empty(self.n_entries, dtype=np.int32)
+        cdef Py_ssize_t[::1] free = np.array(self.column_start)
+        cdef Py_ssize_t e, place
+        with nogil:
+            for e in range(self.n_entries):
+                place = free[self.columns[e]]
+                free[self.columns[e]] += 1
+                order[place] = e
+                rows[place] = self.rows[e]
+        self.by_column = order
+        self.column_rows = rows
 
     cdef void locate(self, Point* x) noexcept nogil:
         cdef Py_ssize_t low, high, middle
