@@ -337,7 +337,7 @@ def bench_inpainting(options):
             model = libmf.MF(
                 k=n_components,
                 nr_threads=1,
-                nr_iters=30,
+                nr_iters=15,
                 eta=0.1,
                 lambda_p1=0.0,
                 lambda_q1=0.0,

@@ -362,7 +362,7 @@ class AWSGDMatrixFactorization(FactorizationModel):
         return float(np.sqrt(self._z_scale)) if self.fit_bias else 0.0
 
     def _random_factors(self, n_items, sign=1.0):
-        """Return first factors; those of the first component have the product `_level`."""
+        """Return first factors: random ones, and one whose products are `_level`."""
         size = FIRST_SIZE * np.sqrt(self._z_scale / np.sqrt(self.n_components))
         factors = size * self._random_state.normal(size=(n_items, self.n_components))
         if self._level:

@@ -5,6 +5,20 @@ from sklearn_awsgd._kernels._loop cimport Point
 from sklearn_awsgd._kernels._samplers cimport RandomSampler
 
 
+cdef enum:
+    # Points drawn ahead, so that their memory is there when their step comes.
+    PATIENCE = 32
+
+
+cdef inline double within(double u, double start, double stretch) noexcept nogil:
+    """Where u is in an interval, from 0 to the largest number below 1.
+
+    A uniform number of [0, 1) is uniform again, given the interval it is in. `stretch`
+    is the reciprocal of the interval's length.
+    """
+    return min((u - start) * stretch, 1.0 - 2.0 ** -53)
+
+
 cdef inline Py_ssize_t below(double u, Py_ssize_t n) noexcept nogil:
     """An integer of 0 .. n - 1, uniform when u is uniform over [0, 1)."""
     return <Py_ssize_t> (u * n)

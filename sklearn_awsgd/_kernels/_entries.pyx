@@ -8,8 +8,6 @@ cimport cython
 from sklearn_awsgd._kernels._rows cimport PREFETCH
 
 cdef enum:
-    # Points drawn ahead, so that their memory is there when their step comes.
-    PATIENCE = 32
     # Entries of a chunk and of a block, as powers of two: rows, columns and values of a
     # block are some hundred kilobytes.
     CHUNK_BITS = 9

@@ -1,6 +1,12 @@
 cimport cython
 
-from sklearn_awsgd._kernels._entries cimport Entries, GuideTable, below
+from sklearn_awsgd._kernels._entries cimport (
+    PATIENCE,
+    Entries,
+    GuideTable,
+    below,
+    within,
+)
 from sklearn_awsgd._kernels._loop cimport Point
 from sklearn_awsgd._kernels._samplers cimport RandomSampler
 
@@ -24,11 +30,6 @@ cdef enum:
     COUNT
     TAU
     N_FIELDS
-
-
-cdef enum:
-    # Points drawn ahead, so that their memory is there when their step comes.
-    PATIENCE = 32
 
 
 cdef class LearnedEntrySampler(RandomSampler):
@@ -76,7 +77,6 @@ cdef class ProductSampler(LearnedEntrySampler):
     # Probability of the stored entries in the learned part; where the product begins
     # among the numbers of [0, 1), and the reciprocal of its share of them.
     cdef double stored, product_start, product_stretch
-    cdef double within_product(self, double u) noexcept nogil
     cdef double product_share(self, Py_ssize_t i, Py_ssize_t j) noexcept nogil
     cdef double stored_share(self) noexcept nogil
     cdef void learn_part(

@@ -20,9 +20,6 @@ cdef double PRIOR_VISITS = 4.0
 # exp of less is zero.
 cdef double LOWEST_TAU = -700.0
 
-# The largest number below one.
-cdef double LAST = 1.0 - 2.0 ** -53
-
 cdef enum:
     # Draws between two moves, for each row and column.
     REST = 4
@@ -247,28 +244,31 @@ cdef class ProductSampler(LearnedEntrySampler):
         cdef int r
         for r in range(0, 2 * PATIENCE, 2):
             if self.numbers[r] >= self.product_start:
-                self.row_table.ask(self.within_product(self.numbers[r]))
+                u = within(
+                    self.numbers[r], self.product_start, self.product_stretch
+                )
+                self.row_table.ask(u)
                 self.column_table.ask(self.numbers[r + 1])
         for r in range(0, 2 * PATIENCE, 2):
             if self.numbers[r] >= self.product_start:
-                u = self.within_product(self.numbers[r])
+                u = within(
+                    self.numbers[r], self.product_start, self.product_stretch
+                )
                 PREFETCH(&self.table[self.row_table.guess(u), 0])
                 self.column_table.guess(self.numbers[r + 1])
-
-    cdef double within_product(self, double u) noexcept nogil:
-        """The place among the numbers that stand for the product, from 0 to 1."""
-        return min((u - self.product_start) * self.product_stretch, LAST)
 
     cdef void draw(self, Point* x) noexcept nogil:
         cdef const double* u = self.next_numbers()
         if u[0] >= self.product_start:
             x.origin = LEARNED
-            x.i = self.row_table.find(self.within_product(u[0]))
+            x.i = self.row_table.find(
+                within(u[0], self.product_start, self.product_stretch)
+            )
             x.j = self.column_table.find(u[1])
             self.entries.locate(x)
         elif u[0] < self.mixing:
             x.origin = SAFE
-            x.i = below(min(u[0] / self.mixing, LAST), self.entries.n_rows)
+            x.i = below(within(u[0], 0.0, 1.0 / self.mixing), self.entries.n_rows)
             x.j = below(u[1], self.entries.n_columns)
             self.entries.locate(x)
         else:

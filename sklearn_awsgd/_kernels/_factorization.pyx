@@ -52,9 +52,9 @@ cdef double LARGEST_Z = 150.0
 
 cdef extern from *:
     """
-    /* Sums and products in eight lanes. Wider registers are used where the processor has
-       them, chosen when the module is loaded; nothing is fused, so the results are the
-       same with any width. */
+    /* Sums and products in eight lanes. Wider registers are used where the processor
+       has them, chosen when the module is loaded; nothing is fused, so the results are
+       the same with any width. */
     #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) \\
         && defined(__GLIBC__)
     #define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
@@ -118,8 +118,8 @@ cdef extern from *:
     WIDE static void turn(double* u, double* v, Py_ssize_t size, double a, double b) {
         mix(u, v, size, a, b);
     }
-    /* The proximal step of the squared error where |c| is small; returns c, or 2 when it
-       is not small and nothing was done but to set `out`.
+    /* The proximal step of the squared error where |c| is small; returns c, or 2 when
+       it is not small and nothing was done but to set `out`.
 
        `offset` is z - y without <u, v>. With s = h / (1 + h (N + 2 g^2)) the gap is, up
        to a factor and terms of the order c^5, c - c0 - a c^2 - b c^3 - 5 a c^4 / 3. Its

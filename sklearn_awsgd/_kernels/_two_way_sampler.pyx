@@ -5,12 +5,11 @@ import numpy as np
 
 cimport cython
 
-from sklearn_awsgd._kernels._entries cimport GuideTable, below
+from sklearn_awsgd._kernels._entries cimport PATIENCE, GuideTable, below, within
 from sklearn_awsgd._kernels._entry_samplers cimport (
     COLUMN,
     LEARNED,
     N_FIELDS,
-    PATIENCE,
     PROBABILITY,
     SAFE,
     SGD,
@@ -20,10 +19,6 @@ from sklearn_awsgd._kernels._loop cimport Point
 from sklearn_awsgd._kernels._rows cimport PREFETCH
 
 from sklearn_awsgd._kernels._entries import scatter
-
-
-# The largest number below one.
-cdef double LAST = 1.0 - 2.0 ** -53
 
 
 @cython.final
@@ -47,12 +42,8 @@ cdef class TwoWaySampler(LearnedEntrySampler):
         counts = np.concatenate([entries.row_counts(), entries.column_counts()])
         self.base = counts / (2 * entries.n_entries)
         self.density = np.zeros(size)
-        self.stretch = 2 / (1 - mixing)
+        self.stretch = 1 / (1 - mixing)
         self.refresh()
-
-    cdef double within_learned(self, double u) noexcept nogil:
-        """The place among the numbers that stand for the learned part, from 0 to 1."""
-        return min((u - self.mixing) / (1.0 - self.mixing), LAST)
 
     cdef Py_ssize_t place(self, Py_ssize_t k, double u) noexcept nogil:
         """Where the entry that u stands for is among those of row or column k."""
@@ -69,14 +60,14 @@ cdef class TwoWaySampler(LearnedEntrySampler):
         cdef int r
         for r in range(0, 2 * PATIENCE, 2):
             if self.numbers[r] >= self.mixing:
-                self.guide.ask(self.within_learned(self.numbers[r]))
+                self.guide.ask(within(self.numbers[r], self.mixing, self.stretch))
         for r in range(0, 2 * PATIENCE, 2):
             if self.numbers[r] < self.mixing:
                 e = below(self.numbers[r + 1], self.entries.n_entries)
                 PREFETCH(&self.entries.rows[e])
                 PREFETCH(&self.entries.columns[e])
                 continue
-            k = self.guide.guess(self.within_learned(self.numbers[r]))
+            k = self.guide.guess(within(self.numbers[r], self.mixing, self.stretch))
             e = self.place(k, self.numbers[r + 1])
             if k < self.entries.n_rows:
                 PREFETCH(&self.entries.columns[e])
@@ -91,7 +82,7 @@ cdef class TwoWaySampler(LearnedEntrySampler):
             x.origin = SAFE
             self.entries.stored_at(below(u[1], self.entries.n_entries), x)
         else:
-            k = self.guide.find(self.within_learned(u[0]))
+            k = self.guide.find(within(u[0], self.mixing, self.stretch))
             e = self.place(k, u[1])
             if k < n:
                 x.origin = LEARNED
@@ -122,7 +113,7 @@ cdef class TwoWaySampler(LearnedEntrySampler):
         k = x.i
         for _way in range(2):
             # The probability of k over its base.
-            size = self.density[k] * self.stretch
+            size = 2.0 * self.stretch * self.density[k]
             # The odds of a draw through k, given the entry: weighted by them, the
             # draws are uniform over the entries of k.
             self.learn(k, self.density[k] * weight, x.norm2 * size * size)
@@ -161,13 +152,14 @@ cdef class TwoWaySampler(LearnedEntrySampler):
 
     def marginals(self):
         """Return the probabilities of rows and of columns in the learned part."""
+        cdef const Py_ssize_t[::1] start = self.entries.row_start
         cdef Py_ssize_t n = self.entries.n_rows, i, e, j
         row_array, column_array = np.zeros(n), np.zeros(self.entries.n_columns)
         cdef double[::1] rows = row_array, columns = column_array
         cdef double q
         with nogil:
             for i in range(n):
-                for e in range(self.entries.row_start[i], self.entries.row_start[i + 1]):
+                for e in range(start[i], start[i + 1]):
                     j = self.entries.columns[e]
                     q = self.density[i] + self.density[n + j]
                     rows[i] += q
