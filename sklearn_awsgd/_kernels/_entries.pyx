@@ -219,7 +219,7 @@ cdef class UniformEntrySampler(RandomSampler):
 
     cdef void next_block(self) noexcept nogil:
         cdef int filled = 0, slot
-        cdef Py_ssize_t chunk
+        cdef Py_ssize_t chunk, e
         if self.chunk_order.position > self.chunk_order.mask:
             shuffle(&self.chunk_order, self.bits)
         for slot in range(CHUNKS_OF_BLOCK):
@@ -231,6 +231,11 @@ cdef class UniformEntrySampler(RandomSampler):
             chunk = <Py_ssize_t> deal(&self.chunk_order)
             if chunk < self.n_chunks:
                 self.starts[filled] = chunk << self.chunk_bits
+                if self.entries.missing:
+                    # In order this is quicker than entry by entry.
+                    for e in range(0, 1 << self.chunk_bits, 16):
+                        PREFETCH(&self.entries.rows[self.starts[filled] + e])
+                        PREFETCH(&self.entries.columns[self.starts[filled] + e])
                 filled += 1
         shuffle(&self.block_order, self.bits)
 
