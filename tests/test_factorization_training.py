@@ -52,6 +52,16 @@ def test_alternating_solutions_are_the_minima_of_each_side(kind, gain):
             free -= move
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_objective_of_a_close_fit_is_precise(dtype):
+    rng = np.random.default_rng(0)
+    U, V = rng.normal(size=(300, 3)), rng.normal(size=(200, 3))
+    X = (U @ V.T + 1e-3 * rng.normal(size=(300, 200)) + 5).astype(dtype)
+    rows = np.column_stack([U, np.zeros(300)])
+    solver = AlternatingSolver(X, rows, np.column_stack([V, np.zeros(200)]), 5, 1, 0.0)
+    assert solver.objective() == pytest.approx(direct_objective(X, solver), rel=1e-4)
+
+
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
 def test_default_fit_of_a_full_matrix_is_that_of_the_svd(kind):
     X = noisy()

@@ -40,9 +40,12 @@ class AlternatingSolver:
         self.baseline = baseline
         self.gain = gain
         self.ridge = ridge
+        # X times what the columns multiply, while the columns stay as they are.
+        self._product = None
         stored = X.data if sparse.issparse(X) else X.ravel()
-        self._total2 = float(np.dot(stored, stored))
-        self._column_sums = np.asarray(X.sum(axis=0), dtype=float).ravel()
+        # In double precision: `objective` takes the difference of large numbers.
+        self._total2 = float(np.einsum("e,e->", stored, stored, dtype=np.float64))
+        self._column_sums = np.asarray(X.sum(axis=0, dtype=np.float64)).ravel()
 
     def _basis(self, factors):
         """Return what the other side is multiplied by, and what is added."""
@@ -52,22 +55,27 @@ class AlternatingSolver:
 
     def solve_rows(self):
         """Solve for the rows, the columns held fixed."""
-        self._solve(self.X, self.rows, self.columns)
+        self._product = self._solve(self.X, self.rows, self.columns)
 
     def solve_columns(self):
         """Solve for the columns, the rows held fixed."""
         self._solve(self.X.T, self.columns, self.rows)
+        self._product = None
 
     def _solve(self, X, side, other):
         basis, offset = self._basis(other)
-        solution = solve_common(X, basis, offset, self.ridge)
+        product = X @ basis
+        solution = solve_common(product, basis, offset, self.ridge)
         side[:, : solution.shape[1]] = solution
+        return product
 
     def objective(self):
         """Return mean loss and ridge, from products of small matrices."""
         basis, offset = self._basis(self.columns)
         rows = self.rows[:, : basis.shape[1]]
-        fit = np.sum(rows * (self.X @ basis)) + self._column_sums @ offset
+        # After the rows have been solved their product is known: X is not read again.
+        product = self.X @ basis if self._product is None else self._product
+        fit = np.sum(rows * product) + self._column_sums @ offset
         gram = np.sum((rows.T @ rows) * (basis.T @ basis))
         cross = rows.sum(axis=0) @ (offset @ basis)
         square = gram + 2 * cross + len(rows) * (offset @ offset)

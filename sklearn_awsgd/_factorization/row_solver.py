@@ -85,16 +85,16 @@ def solve_rows(data, factors, offset, loss, epsilon, alpha):
     """
     if loss == "squared_error":
         if data.kind != "missing" and data.weights is None:
-            return solve_common(data.X, factors, offset, alpha)
+            return solve_common(data.X @ factors, factors, offset, alpha)
         return _solve_squared(data, factors, offset, alpha)
     return _solve_newton(data, factors, offset, loss, epsilon, alpha)
 
 
-def solve_common(X, factors, offset, alpha):
-    """All rows have the same system of equations."""
+def solve_common(product, factors, offset, alpha):
+    """All rows have the same system of equations; `product` is X times the factors."""
     gram = factors.T @ factors
     _add_ridge(gram[None], np.array([alpha * len(factors)]))
-    return np.linalg.solve(gram, (X @ factors - offset @ factors).T).T
+    return np.linalg.solve(gram, (product - offset @ factors).T).T
 
 
 def _add_ridge(grams, ridge):
