@@ -20,8 +20,9 @@ KERNELS = [
     "_two_way_sampler",
     "_factorization",
 ]
-# sqrt in a loop is only vectorised when it need not set errno.
-FLAGS = [] if os.name == "nt" else ["-O3", "-fno-math-errno"]
+# sqrt in a loop is only vectorised when it need not set errno. Without fused products
+# the results do not depend on the processor.
+FLAGS = [] if os.name == "nt" else ["-O3", "-fno-math-errno", "-ffp-contract=off"]
 
 setup(
     ext_modules=[

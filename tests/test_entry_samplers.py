@@ -124,7 +124,7 @@ def test_weighted_means_are_unbiased_while_learning(kind):
     assert abs(error) < 4 * np.std(means) / np.sqrt(len(means))
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (3, 1), (8, 4), (13, 11)])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 1), (8, 4), (13, 11), (301, 407)])
 def test_uniform_passes_have_every_entry_once(shape):
     entries, _ = make_entries("dense", shape)
     sampler = UniformEntrySampler(np.random.PCG64(0), entries)
@@ -149,6 +149,26 @@ def test_uniform_order_has_no_pattern():
     assert np.mean(distances) == pytest.approx(1000, rel=0.03)
     assert np.mean(first) == pytest.approx(1500, rel=0.15)
     assert len(set(first)) > 150
+
+
+def test_uniform_blocks_are_random_and_local():
+    # 32 chunks of 512 entries make a block: near each other in memory, from anywhere.
+    entries, _ = make_entries("dense", (512, 800))
+    first, spread = [], []
+    for seed in range(40):
+        sampler = UniformEntrySampler(np.random.PCG64(seed), entries)
+        order = sampler.draw_points(2**14)["entry"]
+        chunks, counts = np.unique(order // 512, return_counts=True)
+        assert len(chunks) == 32
+        assert (counts == 512).all()
+        assert np.abs(np.diff(order)).mean() > 50_000
+        first.append(order[0] / 409_600)
+        spread.append(chunks.mean() * 512 / 409_600)
+        # Inside the block all orders of two chunks occur alike.
+        early = np.isin(order[: 2**13] // 512, chunks[:16]).mean()
+        assert 0.35 < early < 0.65
+    assert np.mean(first) == pytest.approx(0.5, abs=0.15)
+    assert np.mean(spread) == pytest.approx(0.5, abs=0.05)
 
 
 # NumPy twins of the updates, fed with the points of the compiled sampler.

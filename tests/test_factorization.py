@@ -256,9 +256,12 @@ def test_weights_move_the_fit_to_heavy_entries():
     weights = np.where(np.arange(30) < 10, 20.0, 1.0) * np.ones((40, 1))
     error = [
         ((fitted.predict(X) - X)[:, :10] ** 2).mean()
-        for fitted in (model(5).fit(X), model(5).fit(X, entry_weight=weights))
+        for fitted in (
+            model(5, max_iter=60).fit(X),
+            model(5, max_iter=60).fit(X, entry_weight=weights),
+        )
     ]
-    assert error[1] < 0.7 * error[0]
+    assert error[1] < 0.75 * error[0]
     stored = sparse.csr_array(X)
     heavy = sparse.csr_array((weights.ravel(), stored.indices, stored.indptr))
     same = [
@@ -445,7 +448,7 @@ def test_inverse_transform_of_the_factors():
 
 def test_history_is_ready_for_a_table():
     X = low_rank()
-    fitted = model(max_iter=3).fit(X)
+    fitted = model(max_iter=3, sampler="row_column").fit(X)
     lengths = {len(column) for column in fitted.history_.values()}
     assert len(lengths) == 1
     assert fitted.history_["draws"][-1] == 3 * X.size

@@ -216,6 +216,29 @@ def twin_step(u, v, y, h):
     return (u - c * v) / (1 - c * c), (v - c * u) / (1 - c * c)
 
 
+def test_short_steps_are_exact_enough():
+    # Where the power series takes the place of the root: from tiny rates to rates that
+    # make the step as long as the residual asks, at any angle of u and v.
+    rng = np.random.default_rng(0)
+    n_short = 0
+    for _ in range(400):
+        u, v = rng.normal(size=(2, 3)) * 10.0 ** rng.uniform(-1, 1)
+        if rng.random() < 0.3:
+            v = rng.choice([-1.0, 1.0]) * u
+        h = 10.0 ** rng.uniform(-5, 3)
+        s = h / (1 + h * (u @ u + v @ v))
+        first = rng.uniform(-0.06, 0.06)
+        y = u @ v - first / s
+        expected = np.concatenate(twin_step(u, v, y, h))
+        entry = OneEntry(y, u, v, "squared_error", h=h)
+        entry.step()
+        move = entry.parameters()[:-2] - np.concatenate([u, v])
+        difference = entry.parameters()[:-2] - expected
+        n_short += abs(first) < 0.05
+        assert np.abs(difference).max() <= 1e-4 * np.abs(move).max() + 1e-9
+    assert 200 < n_short < 400
+
+
 @pytest.mark.parametrize("kind", ["uniform", "product"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_run_matches_the_twin(kind, dtype):
@@ -329,7 +352,6 @@ def test_paper_setting_step_by_step():
         p, r = (np.exp(tau) / np.exp(tau).sum() for tau in (row_tau, column_tau))
         draws = []
         for _ in range(batch_size):
-            stream.random()  # Which part of the mixture: there is one.
             i = np.searchsorted(np.cumsum(p), stream.random(), side="right")
             j = np.searchsorted(np.cumsum(r), stream.random(), side="right")
             draws.append((i, j))

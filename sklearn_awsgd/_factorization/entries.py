@@ -36,6 +36,7 @@ class EntryData:
     weights: object
     kind: str
     unstored_weight: float = 1.0
+    _stored: tuple | None = None
 
     @property
     def n_entries(self):
@@ -56,6 +57,11 @@ class EntryData:
 
     def stored(self):
         """Return the values of the stored entries, row by row, and their weights."""
+        if self._stored is None:
+            self._stored = self._find_stored()
+        return self._stored
+
+    def _find_stored(self):
         if sparse.issparse(self.X):
             values = self.X.data
             weights = None if self.weights is None else self.weights.data

@@ -10,11 +10,12 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from sklearn_awsgd._factorization.finish import SAMPLING_PASSES, solve_alternately
 from sklearn_awsgd._factorization.model import EntryHistory, FactorizationModel
 from sklearn_awsgd._factorization.row_column import RowColumnSampler
-from sklearn_awsgd._kernels._entries import UniformEntrySampler
+from sklearn_awsgd._factorization.training import padded, run_passes
 from sklearn_awsgd._kernels._factorization import LOSSES, FactorizationProblem
-from sklearn_awsgd._solver import StopRule, solve
+from sklearn_awsgd._solver import StopRule
 from sklearn_awsgd._validation import check_number, check_option, unchanged_on_failure
 from sklearn_awsgd.samplers import UniformSampler
 
@@ -24,22 +25,6 @@ AUTO_RATE = 0.4
 AUTO_DRAWS = 10
 # Size of the first factors, relative to those whose products have the data's scale.
 FIRST_SIZE = 0.4
-# The compiled loops go over four factors at a time.
-LANES = 4
-# What a shuffled pass is worth against draws with replacement: with missing entries
-# "auto" keeps the learned sampler only when it gains more.
-SHUFFLED_GAIN = 2.0
-
-
-def _padded(factors):
-    """Return factors with columns of zeros, as many as the compiled loops like.
-
-    Steps leave them zero.
-    """
-    n_items, n_factors = factors.shape
-    result = np.zeros((n_items, -(-n_factors // LANES) * LANES))
-    result[:, :n_factors] = factors
-    return result
 
 
 class AWSGDMatrixFactorization(FactorizationModel):
@@ -79,8 +64,9 @@ class AWSGDMatrixFactorization(FactorizationModel):
 
         - "uniform": shuffled passes, nothing is learned.
         - "row_column": :class:`~sklearn_awsgd.samplers.RowColumnSampler`.
-        - "auto": "row_column"; with missing entries ``fit`` goes over to "uniform"
-          after the first pass when a shuffled pass gains more.
+        - "auto": ``fit`` tries "row_column" for a part of a pass, keeps it when its
+          variance gain is above 3, and begins anew with "uniform" otherwise;
+          ``partial_fit`` takes "row_column".
     batch_size : int, default=1
         Draws that share one state of the sampler. Steps are sequential inside it.
     step : {"proximal", "gradient"}, default="proximal"
@@ -90,7 +76,9 @@ class AWSGDMatrixFactorization(FactorizationModel):
         The rate at draw t.
 
         - "auto": relative to the scale of the data, and falling as 1/t after ten draws
-          for each parameter of the model.
+          for each parameter of the model. With the squared error, no missing entry and
+          a `tol`, ``fit`` makes two passes and then solves for all rows and all columns
+          in turn, exactly, which there costs less than a pass.
         - "constant": `eta0`; for streams that change.
         - "inverse": ``eta0 / (N / 2 + t)``, N the number of entries, as in the paper.
     eta0 : float > 0, default=None
@@ -99,10 +87,12 @@ class AWSGDMatrixFactorization(FactorizationModel):
         "auto".
     max_iter : int, default=100
         Largest number of passes. A pass has as many draws as there are observed
-        entries, or twice the number of stored ones where zeros are not stored.
+        entries, or twice the number of stored ones where zeros are not stored. Solving
+        for all rows or all columns counts as one.
     tol : float >= 0 or None, default=0.003
         ``fit`` stops when `n_iter_no_change` passes in a row have not lowered the
-        objective by more than this fraction. None runs `max_iter` passes.
+        objective by more than this fraction, or when solving for all columns and rows
+        has not. None runs `max_iter` passes of draws.
     n_iter_no_change : int, default=3
         Number of passes without progress to stop after.
     verbose : int, default=0
@@ -137,7 +127,8 @@ class AWSGDMatrixFactorization(FactorizationModel):
     effective_sample_size_ : float
         Number of draws of equal weight that the draws of the last pass are worth.
     n_iter_ : int
-        Number of passes of the last call.
+        Number of passes of the last call; the trial of ``sampler="auto"`` is not
+        counted.
     t_ : float
         1 + number of draws of all calls.
     n_features_in_ : int
@@ -346,8 +337,12 @@ class AWSGDMatrixFactorization(FactorizationModel):
             bias = np.log(self._curvature)
         else:
             bias = mean
+        # Without biases a factor begins with the logarithm of the mean count.
+        self._level = 0.0
         if self.fit_bias:
             self.global_bias_ = float(bias)
+        elif self.loss == "poisson":
+            self._level = float(bias)
         if self.loss in ("squared_error", "huber"):
             scale = data.mean(lambda values: np.abs(values - self.global_bias_))
             self._z_scale = scale if scale > 0 else 1.0
@@ -356,7 +351,7 @@ class AWSGDMatrixFactorization(FactorizationModel):
         n_columns = data.X.shape[1]
         self._n_factors = self.n_components
         self._columns = {
-            "columns": _padded(self._random_factors(n_columns)),
+            "columns": padded(self._random_factors(n_columns, np.sign(self._level))),
             "column_bias": np.zeros(n_columns),
             "clock": np.zeros(1),
         }
@@ -366,9 +361,13 @@ class AWSGDMatrixFactorization(FactorizationModel):
         """The constant that biases are multiplied by: they are then as factors are."""
         return float(np.sqrt(self._z_scale)) if self.fit_bias else 0.0
 
-    def _random_factors(self, n_items):
+    def _random_factors(self, n_items, sign=1.0):
+        """Return first factors: random ones, and one whose products are `_level`."""
         size = FIRST_SIZE * np.sqrt(self._z_scale / np.sqrt(self.n_components))
-        return size * self._random_state.normal(size=(n_items, self.n_components))
+        factors = size * self._random_state.normal(size=(n_items, self.n_components))
+        if self._level:
+            factors[:, 0] = sign * np.sqrt(abs(self._level))
+        return factors
 
     def _train(self, data, row_factors, max_iter):
         """Train on the rows of `data` and assign the fitted attributes.
@@ -377,14 +376,28 @@ class AWSGDMatrixFactorization(FactorizationModel):
         """
         k = self._n_factors
         rows = {
-            "rows": _padded(row_factors[:, :k]),
+            "rows": padded(row_factors[:, :k]),
             "row_bias": np.zeros(len(row_factors)),
         }
         if row_factors.shape[1] > k:
             rows["row_bias"][:] = row_factors[:, k]
         problem = self._make_problem(data, rows | self._columns)
         history = EntryHistory()
-        outcome = self._run(problem, data, max_iter, history)
+        finishing = max_iter is not None and self._can_finish(data)
+        n_passes = min(max_iter, SAMPLING_PASSES) if finishing else max_iter
+        outcome = self._run(problem, data, n_passes, history)
+        if finishing and not outcome.converged:
+            n_solved, outcome.converged = solve_alternately(
+                data.X,
+                rows,
+                self._columns,
+                (self.global_bias_, self._gain, self._ridge),
+                tol=self.tol,
+                max_iter=max_iter - n_passes,
+                history=history,
+                verbose=self.verbose,
+            )
+            self.n_iter_ += n_solved
         self._history.extend([history])
         if max_iter is not None and self.tol is not None and not outcome.converged:
             warnings.warn(
@@ -410,52 +423,45 @@ class AWSGDMatrixFactorization(FactorizationModel):
             raise ValueError(self._overflow_message())
 
     def _run(self, problem, data, max_iter, history):
-        """Run the solver; return its outcome and store what the sampler learned."""
-        places = data.places()
+        """Run the passes; return their outcome."""
         pass_length = data.n_entries
         if data.kind == "zeros":
             n_parameters = sum(data.X.shape) * self.n_components
             pass_length = min(pass_length, max(2 * data.X.nnz, n_parameters))
         streaming = max_iter is None
-        settings = {
-            "pass_length": pass_length,
-            "batch_size": self.batch_size,
-            "should_stop": StopRule(
-                None if streaming else self.tol, self.n_iter_no_change
-            ),
-            "verbose": self.verbose,
-        }
-        uniform = UniformEntrySampler(self._generator, places)
-        learned = isinstance(self.sampler_, RowColumnSampler)
-        kernel = self.sampler_._kernel(self._generator, places) if learned else uniform
-        trying = self.sampler == "auto" and data.kind == "missing" and not streaming
         try:
-            outcome = solve(
+            outcome, kernel = run_passes(
                 problem,
-                kernel,
-                max_iter=1 if streaming or trying else max_iter,
-                history=history,
-                **settings,
+                data,
+                self.sampler_,
+                self._generator,
+                history,
+                trying=self.sampler == "auto" and not streaming and max_iter > 1,
+                pass_length=pass_length,
+                max_iter=1 if streaming else max_iter,
+                batch_size=self.batch_size,
+                should_stop=StopRule(
+                    None if streaming else self.tol, self.n_iter_no_change
+                ),
+                verbose=self.verbose,
             )
-            self.n_iter_ = outcome.n_iter
-            if learned:
-                self.sampler_._store(kernel)
-            if trying and max_iter > 1 and not outcome.converged:
-                if outcome.variance_gain < SHUFFLED_GAIN:
-                    kernel = uniform
-                rest = EntryHistory()
-                outcome = solve(
-                    problem, kernel, max_iter=max_iter - 1, history=rest, **settings
-                )
-                self.n_iter_ += outcome.n_iter
-                history.extend([rest])
-                if kernel is not uniform:
-                    self.sampler_._store(kernel)
         except ValueError as error:
             raise ValueError(self._overflow_message()) from error
+        self.n_iter_ = outcome.n_iter
         self.row_probabilities_ = kernel.row_probabilities()
         self.column_probabilities_ = kernel.column_probabilities()
         return outcome
+
+    def _can_finish(self, data):
+        """Return whether exact solutions of all rows cost less than a pass."""
+        return (
+            self.learning_rate == "auto"
+            and self.step == "proximal"
+            and self.loss == "squared_error"
+            and self.tol is not None
+            and data.kind != "missing"
+            and data.weights is None
+        )
 
     def _overflow_message(self):
         remedy = "scale X"

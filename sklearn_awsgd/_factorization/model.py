@@ -41,6 +41,13 @@ class EntryHistory(History):
         """Record the column probabilities."""
         self.sampling.append((label, n_draws, sampler.column_probabilities()))
 
+    def add_solution(self, seconds, objective, verbose):
+        """Record exact solutions of columns and rows."""
+        n_draws = self.pieces[-1][2]
+        self.pieces.append((0, "exact", n_draws, seconds, objective, *[np.nan] * 4))
+        if verbose:
+            print(f"exact solutions: objective {objective:.6g}")
+
     def sampling_table(self):
         """Return the column probabilities over time as a dict of arrays."""
         draws = np.array([row[1] for row in self.sampling])

@@ -50,6 +50,8 @@ def evaluate_loss(loss, epsilon, y, z):
 
 def deviance(loss, epsilon, y, z):
     """Return the loss, less that of the best z for each y: never negative."""
+    if loss == "squared_error":
+        return (z - y) ** 2 / 2
     value = evaluate_loss(loss, epsilon, y, z)[0]
     if loss == "log_loss":
         value = value + xlogy(y, y) + xlogy(1 - y, 1 - y)
@@ -83,16 +85,16 @@ def solve_rows(data, factors, offset, loss, epsilon, alpha):
     """
     if loss == "squared_error":
         if data.kind != "missing" and data.weights is None:
-            return _solve_common(data.X, factors, offset, alpha)
+            return solve_common(data.X @ factors, factors, offset, alpha)
         return _solve_squared(data, factors, offset, alpha)
     return _solve_newton(data, factors, offset, loss, epsilon, alpha)
 
 
-def _solve_common(X, factors, offset, alpha):
-    """All rows have the same system of equations."""
+def solve_common(product, factors, offset, alpha):
+    """All rows have the same system of equations; `product` is X times the factors."""
     gram = factors.T @ factors
     _add_ridge(gram[None], np.array([alpha * len(factors)]))
-    return np.linalg.solve(gram, (X @ factors - offset @ factors).T).T
+    return np.linalg.solve(gram, (product - offset @ factors).T).T
 
 
 def _add_ridge(grams, ridge):
@@ -105,17 +107,21 @@ def _add_ridge(grams, ridge):
 
 
 def _outer_products(factors):
-    """Return the upper triangles of v v', one row for each column of X."""
-    upper = np.triu_indices(factors.shape[1])
-    return factors[:, upper[0]] * factors[:, upper[1]], upper
+    """Return the upper triangles of v v', one row for each column of X.
+
+    And for each element of v v' where it is in the triangle.
+    """
+    size = factors.shape[1]
+    upper = np.triu_indices(size)
+    place = np.zeros((size, size), dtype=np.intp)
+    place[upper] = np.arange(len(upper[0]))
+    place = np.maximum(place, place.T)
+    return factors[:, upper[0]] * factors[:, upper[1]], place
 
 
-def _stack(triangles, upper, size):
+def _stack(triangles, place):
     """Return symmetric matrices from their upper triangles."""
-    grams = np.empty((len(triangles), size, size))
-    grams[:, upper[0], upper[1]] = triangles
-    grams[:, upper[1], upper[0]] = triangles
-    return grams
+    return np.take(triangles, place, axis=1)
 
 
 def row_blocks(n_rows, width):
@@ -129,7 +135,7 @@ def _solve_squared(data, factors, offset, alpha):
     n_rows, n_columns = X.shape
     # What every cell of the matrix has, stored or not.
     background = data.unstored_weight if data.kind == "zeros" else 0.0
-    outer, upper = _outer_products(factors)
+    outer, place = _outer_products(factors)
     result = np.empty((n_rows, size))
     thin = sparse.issparse(X) and X.nnz < DENSE_SHARE * n_rows * n_columns
     for rows in row_blocks(n_rows, max(size * size, n_columns)):
@@ -139,17 +145,17 @@ def _solve_squared(data, factors, offset, alpha):
             if weights is None:
                 weights = data.weights[rows].data
             o = offset[block.indices]
-            place = block.indices, block.indptr
+            where = block.indices, block.indptr
             pull = sparse.csr_array(
-                (weights * (block.data - o) + background * o, *place), block.shape
+                (weights * (block.data - o) + background * o, *where), block.shape
             )
-            weights = sparse.csr_array((weights - background, *place), block.shape)
+            weights = sparse.csr_array((weights - background, *where), block.shape)
             if not thin:
                 pull, weights = pull.toarray(), weights.toarray()
         else:
             weights = _dense_weights(data, rows)
             pull = weights * (X[rows] - offset)
-        grams = _stack(weights @ outer, upper, size)
+        grams = _stack(weights @ outer, place)
         target = pull @ factors
         total = np.asarray(weights.sum(axis=1)).ravel()
         if background:
@@ -185,7 +191,7 @@ def _solve_newton(data, factors, offset, loss, epsilon, alpha):
     """Newton's method with halved steps, for all rows of a block at once."""
     n_rows, n_columns = data.X.shape
     size = factors.shape[1]
-    outer, upper = _outer_products(factors)
+    outer, place = _outer_products(factors)
     result = np.zeros((n_rows, size))
     for rows in row_blocks(n_rows, max(size * size, n_columns)):
         y_all, weight_all = dense_block(data, rows)
@@ -206,7 +212,7 @@ def _solve_newton(data, factors, offset, loss, epsilon, alpha):
             ridge = alpha * weight.sum(axis=1)
             value, first, curvature = objective(u, y, weight, ridge)
             gradient = first @ factors + ridge[:, None] * u
-            grams = _stack(curvature @ outer, upper, size)
+            grams = _stack(curvature @ outer, place)
             _add_ridge(grams, ridge)
             move = np.linalg.solve(grams, gradient[:, :, None])[:, :, 0]
             expected = (move * gradient).sum(axis=1)

@@ -5,13 +5,23 @@ from sklearn_awsgd._kernels._loop cimport Point
 from sklearn_awsgd._kernels._samplers cimport RandomSampler
 
 
-cdef inline double uniform(bitgen_t* bits) noexcept nogil:
-    return bits.next_double(bits.state)
+cdef enum:
+    # Points drawn ahead, so that their memory is there when their step comes.
+    PATIENCE = 32
 
 
-cdef inline Py_ssize_t below(bitgen_t* bits, Py_ssize_t n) noexcept nogil:
-    """A uniform integer of 0 .. n - 1."""
-    return <Py_ssize_t> (bits.next_double(bits.state) * n)
+cdef inline double within(double u, double start, double stretch) noexcept nogil:
+    """Where u is in an interval, from 0 to the largest number below 1.
+
+    A uniform number of [0, 1) is uniform again, given the interval it is in. `stretch`
+    is the reciprocal of the interval's length.
+    """
+    return min((u - start) * stretch, 1.0 - 2.0 ** -53)
+
+
+cdef inline Py_ssize_t below(double u, Py_ssize_t n) noexcept nogil:
+    """An integer of 0 .. n - 1, uniform when u is uniform over [0, 1)."""
+    return <Py_ssize_t> (u * n)
 
 
 @cython.final
@@ -23,30 +33,51 @@ cdef class Entries:
     cdef const int[::1] columns
     cdef const int[::1] rows
     cdef const Py_ssize_t[::1] column_start, by_column
+    # Rows of the entries in the order of `by_column`.
+    cdef const int[::1] column_rows
     cdef bint dense, missing
     # Sets x.entry of cell (x.i, x.j) of a matrix without missing entries.
     cdef void locate(self, Point* x) noexcept nogil
     # Sets x.i, x.j and x.entry to those of the entry with number e.
     cdef void point_at(self, Py_ssize_t e, Point* x) noexcept nogil
-    # Sets x to a stored entry, uniformly.
-    cdef void pick_stored(self, bitgen_t* bits, Point* x) noexcept nogil
+    # Sets x to the stored entry with number e.
+    cdef void stored_at(self, Py_ssize_t e, Point* x) noexcept nogil
 
 
 @cython.final
 cdef class GuideTable:
     cdef readonly Py_ssize_t size
+    cdef Py_ssize_t n_cells
     cdef double[::1] cumulative
     cdef int[::1] guide
     cdef void build(
         self, const double* probabilities, Py_ssize_t stride
     ) noexcept nogil
-    cdef Py_ssize_t pick(self, bitgen_t* bits) noexcept nogil
+    cdef Py_ssize_t find(self, double u) noexcept nogil
+    # Two steps of asking for the memory that `find` will read.
+    cdef void ask(self, double u) noexcept nogil
+    cdef Py_ssize_t guess(self, double u) noexcept nogil
+
+
+cdef enum:
+    CHUNKS_OF_BLOCK = 32
+
+
+cdef struct Shuffle:
+    # A keyed bijection of the numbers below mask + 1, and the next one to deal.
+    unsigned long long position
+    unsigned long long mask
+    unsigned long long keys[4]
+    int shift
 
 
 @cython.final
 cdef class UniformEntrySampler(RandomSampler):
     cdef Entries entries
-    cdef Py_ssize_t position
-    cdef unsigned long long mask
-    cdef unsigned long long keys[4]
-    cdef int shift
+    # Where the pass is: in its chunks, and in the block that is dealt.
+    cdef Shuffle chunk_order, block_order
+    cdef int chunk_bits
+    cdef Py_ssize_t n_chunks
+    # First entries of the chunks of the block.
+    cdef Py_ssize_t starts[CHUNKS_OF_BLOCK]
+    cdef void next_block(self) noexcept nogil

@@ -1,6 +1,12 @@
 cimport cython
 
-from sklearn_awsgd._kernels._entries cimport Entries, GuideTable, below, uniform
+from sklearn_awsgd._kernels._entries cimport (
+    PATIENCE,
+    Entries,
+    GuideTable,
+    below,
+    within,
+)
 from sklearn_awsgd._kernels._loop cimport Point
 from sklearn_awsgd._kernels._samplers cimport RandomSampler
 
@@ -28,6 +34,14 @@ cdef enum:
 
 cdef class LearnedEntrySampler(RandomSampler):
     cdef Entries entries
+    # Random numbers of the next draws, two for each, and how many of them are used up.
+    cdef double numbers[2 * PATIENCE]
+    cdef int n_used
+
+    @cython.final
+    cdef const double* next_numbers(self) noexcept nogil
+    # Asks for the memory that the next draws will read.
+    cdef void look_ahead(self) noexcept nogil
     cdef double mixing, forgetting, eta0
     cdef int update
     cdef bint normalize
@@ -60,8 +74,9 @@ cdef class ProductSampler(LearnedEntrySampler):
     cdef GuideTable row_table, column_table
     # Squares of the two components, then their counts.
     cdef double[::1] parts
-    # Probability of the stored entries in the learned part.
-    cdef double stored
+    # Probability of the stored entries in the learned part; where the product begins
+    # among the numbers of [0, 1), and the reciprocal of its share of them.
+    cdef double stored, product_start, product_stretch
     cdef double product_share(self, Py_ssize_t i, Py_ssize_t j) noexcept nogil
     cdef double stored_share(self) noexcept nogil
     cdef void learn_part(

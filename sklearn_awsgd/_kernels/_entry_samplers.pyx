@@ -10,6 +10,8 @@ import numpy as np
 cimport cython
 from libc.math cimport exp, fmax, fmin, sqrt
 
+from sklearn_awsgd._kernels._rows cimport PREFETCH
+
 # Keeps the probabilities defined while all gradients seen are zero.
 cdef double TINY = 1e-150
 # A row or column begins with this many visits' worth of the mean of all: one visit
@@ -17,10 +19,6 @@ cdef double TINY = 1e-150
 cdef double PRIOR_VISITS = 4.0
 # exp of less is zero.
 cdef double LOWEST_TAU = -700.0
-
-cdef enum:
-    # Points drawn ahead, so that their memory is there when their step comes.
-    PATIENCE = 32
 
 cdef enum:
     # Draws between two moves, for each row and column.
@@ -74,6 +72,27 @@ cdef class LearnedEntrySampler(RandomSampler):
         self.period = REST * size if self.update == MOMENTS or normalize else 1
         if self.period > 1:
             self.patience = PATIENCE
+        self.n_used = 2 * PATIENCE
+
+    @cython.final
+    cdef const double* next_numbers(self) noexcept nogil:
+        """Return the two random numbers of the next draw.
+
+        They are made for some draws at once. What these will read is asked for with the
+        distribution of now; it may have moved when they come, and nothing is lost then
+        but the time to wait.
+        """
+        cdef int r
+        if self.n_used == 2 * PATIENCE:
+            for r in range(2 * PATIENCE):
+                self.numbers[r] = self.bits.next_double(self.bits.state)
+            self.n_used = 0
+            self.look_ahead()
+        self.n_used += 2
+        return &self.numbers[self.n_used - 2]
+
+    cdef void look_ahead(self) noexcept nogil:
+        pass
 
     @cython.final
     cdef void learn(self, Py_ssize_t k, double share, double square) noexcept nogil:
@@ -220,21 +239,41 @@ cdef class ProductSampler(LearnedEntrySampler):
             / self.entries.columns.shape[0]
         )
 
+    cdef void look_ahead(self) noexcept nogil:
+        cdef double u
+        cdef int r
+        for r in range(0, 2 * PATIENCE, 2):
+            if self.numbers[r] >= self.product_start:
+                u = within(
+                    self.numbers[r], self.product_start, self.product_stretch
+                )
+                self.row_table.ask(u)
+                self.column_table.ask(self.numbers[r + 1])
+        for r in range(0, 2 * PATIENCE, 2):
+            if self.numbers[r] >= self.product_start:
+                u = within(
+                    self.numbers[r], self.product_start, self.product_stretch
+                )
+                PREFETCH(&self.table[self.row_table.guess(u), 0])
+                self.column_table.guess(self.numbers[r + 1])
+
     cdef void draw(self, Point* x) noexcept nogil:
-        cdef double u = uniform(self.bits)
-        if u < self.mixing:
-            x.origin = SAFE
-            x.i = below(self.bits, self.entries.n_rows)
-            x.j = below(self.bits, self.entries.n_columns)
-            self.entries.locate(x)
-        elif u < self.mixing + (1.0 - self.mixing) * self.stored:
-            x.origin = STORED
-            self.entries.pick_stored(self.bits, x)
-        else:
+        cdef const double* u = self.next_numbers()
+        if u[0] >= self.product_start:
             x.origin = LEARNED
-            x.i = self.row_table.pick(self.bits)
-            x.j = self.column_table.pick(self.bits)
+            x.i = self.row_table.find(
+                within(u[0], self.product_start, self.product_stretch)
+            )
+            x.j = self.column_table.find(u[1])
             self.entries.locate(x)
+        elif u[0] < self.mixing:
+            x.origin = SAFE
+            x.i = below(within(u[0], 0.0, 1.0 / self.mixing), self.entries.n_rows)
+            x.j = below(u[1], self.entries.n_columns)
+            self.entries.locate(x)
+        else:
+            x.origin = STORED
+            self.entries.stored_at(below(u[1], self.entries.columns.shape[0]), x)
         x.q = self.mixing + self.product_share(x.i, x.j)
         if self.stored > 0.0 and x.entry >= 0:
             x.q += self.stored_share()
@@ -293,6 +332,8 @@ cdef class ProductSampler(LearnedEntrySampler):
                 stored = sqrt(self.parts[1] + TINY)
                 # A part that starves would not renew what it has learned.
                 self.stored = fmin(fmax(stored / (product + stored), 0.05), 0.95)
+        self.product_start = self.mixing + (1.0 - self.mixing) * self.stored
+        self.product_stretch = 1.0 / (1.0 - self.product_start)
 
     def row_probabilities(self):
         """Return p of the rows."""

@@ -13,8 +13,6 @@ cdef class FactorizationProblem(Problem):
     cdef double unstored_weight
     cdef Py_ssize_t n_components
     # State that outlives the problem: arrays of the caller, changed in place.
+    cdef readonly dict state
     cdef double[:, ::1] rows, columns
     cdef double[::1] row_bias, column_bias, clock
-    cdef double value(self, const Point* x) noexcept nogil
-    cdef double weight_of(self, const Point* x) noexcept nogil
-    cdef double rate(self) noexcept nogil

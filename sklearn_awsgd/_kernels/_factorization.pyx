@@ -46,66 +46,62 @@ cdef enum:
 cdef double LARGEST_C = 1.0 - 1e-6
 # Relative accuracy of the root before its last step, which squares it.
 cdef double ROOT_TOL = 1e-3
-# Below this |c| the reciprocal of 1 - c^2 has a short product form.
-cdef double SMALL_C = 0.2
 # exp of more would overflow before the root is found.
 cdef double LARGEST_Z = 150.0
 
 
 cdef extern from *:
     """
-    /* Sums and products in four lanes. Wider registers are used where the processor has
-       them, chosen when the module is loaded; nothing is fused, so the results are the
-       same with any width. */
+    /* Sums and products in eight lanes. Wider registers are used where the processor
+       has them, chosen when the module is loaded; nothing is fused, so the results are
+       the same with any width. */
     #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) \\
         && defined(__GLIBC__)
-    #define WIDE __attribute__((target_clones("avx2", "default")))
+    #define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
     #else
     #define WIDE
     #endif
     #if defined(__GNUC__)
-    typedef double Four __attribute__((vector_size(32), aligned(8), may_alias));
+    #define ALWAYS static inline __attribute__((always_inline))
+    typedef double Eight __attribute__((vector_size(64), aligned(8), may_alias));
+    typedef double Two __attribute__((vector_size(16), may_alias));
+    #else
+    #define ALWAYS static inline
     #endif
-    /* out <- <u, v>, ||u||^2, ||v||^2. */
-    WIDE static void inner_products(
-        const double* u, const double* v, Py_ssize_t size, double* out
-    ) {
-        double z[4] = {0, 0, 0, 0}, a[4] = {0, 0, 0, 0}, b[4] = {0, 0, 0, 0};
-        Py_ssize_t k = 0, l;
-    #if defined(__GNUC__)
-        Four zs = {0, 0, 0, 0}, as = {0, 0, 0, 0}, bs = {0, 0, 0, 0};
-        for (; k + 3 < size; k += 4) {
-            Four x = *(const Four*)(u + k), y = *(const Four*)(v + k);
-            zs += x * y;
-            as += x * x;
-            bs += y * y;
-        }
-        for (l = 0; l < 4; l++) {
-            z[l] = zs[l];
-            a[l] = as[l];
-            b[l] = bs[l];
-        }
-    #endif
-        for (; k < size; k++) {
-            l = k % 4;
-            z[l] += u[k] * v[k];
-            a[l] += u[k] * u[k];
-            b[l] += v[k] * v[k];
-        }
-        out[0] = (z[0] + z[2]) + (z[1] + z[3]);
-        out[1] = (a[0] + a[2]) + (a[1] + a[3]);
-        out[2] = (b[0] + b[2]) + (b[1] + b[3]);
-    }
-    /* u, v <- a u - b v, a v - b u. */
-    WIDE static void turn(
-        double* u, double* v, Py_ssize_t size, double a, double b
-    ) {
+    /* out <- <u, v>, ||u||^2 + ||v||^2. */
+    ALWAYS void products(const double* u, const double* v, Py_ssize_t size, double* out)
+    {
+        double z = 0, n = 0;
         Py_ssize_t k = 0;
     #if defined(__GNUC__)
-        for (; k + 3 < size; k += 4) {
-            Four x = *(Four*)(u + k), y = *(Four*)(v + k);
-            *(Four*)(u + k) = a * x - b * y;
-            *(Four*)(v + k) = a * y - b * x;
+        Eight zs = {0}, ns = {0};
+        Two z2, n2;
+        for (; k + 7 < size; k += 8) {
+            Eight x = *(const Eight*)(u + k), y = *(const Eight*)(v + k);
+            zs += x * y;
+            ns += x * x + y * y;
+        }
+        z2 = ((Two*)&zs)[0] + ((Two*)&zs)[2] + (((Two*)&zs)[1] + ((Two*)&zs)[3]);
+        n2 = ((Two*)&ns)[0] + ((Two*)&ns)[2] + (((Two*)&ns)[1] + ((Two*)&ns)[3]);
+        z = z2[0] + z2[1];
+        n = n2[0] + n2[1];
+    #endif
+        for (; k < size; k++) {
+            z += u[k] * v[k];
+            n += u[k] * u[k] + v[k] * v[k];
+        }
+        out[0] = z;
+        out[1] = n;
+    }
+    /* u, v <- a u - b v, a v - b u. */
+    ALWAYS void mix(double* u, double* v, Py_ssize_t size, double a, double b)
+    {
+        Py_ssize_t k = 0;
+    #if defined(__GNUC__)
+        for (; k + 7 < size; k += 8) {
+            Eight x = *(Eight*)(u + k), y = *(Eight*)(v + k);
+            *(Eight*)(u + k) = a * x - b * y;
+            *(Eight*)(v + k) = a * y - b * x;
         }
     #endif
         for (; k < size; k++) {
@@ -114,12 +110,56 @@ cdef extern from *:
             v[k] = a * y - b * x;
         }
     }
+    WIDE static void inner_products(
+        const double* u, const double* v, Py_ssize_t size, double* out
+    ) {
+        products(u, v, size, out);
+    }
+    WIDE static void turn(double* u, double* v, Py_ssize_t size, double a, double b) {
+        mix(u, v, size, a, b);
+    }
+    /* The proximal step of the squared error where |c| is small; returns c, or 2 when
+       it is not small and nothing was done but to set `out`.
+
+       `offset` is z - y without <u, v>. With s = h / (1 + h (N + 2 g^2)) the gap is, up
+       to a factor and terms of the order c^5, c - c0 - a c^2 - b c^3 - 5 a c^4 / 3. Its
+       root is a power series in c0; what is left out is less than 1e-4 of c. */
+    WIDE static double short_step(
+        double* u, double* v, Py_ssize_t size, double offset, double h, double shrink,
+        double gain2, double* out
+    ) {
+        double shrink2 = shrink * shrink, product, norm2, s, c0, c, a, b, a2, stretch;
+        products(u, v, size, out);
+        product = shrink2 * out[0];
+        norm2 = shrink2 * out[1];
+        s = h / (1.0 + h * (norm2 + 2.0 * gain2));
+        c0 = s * (offset + product);
+        /* Also where it is not a number. */
+        if (!(c0 < 0.05 && c0 > -0.05))
+            return 2.0;
+        a = 3.0 * product * s;
+        b = -2.0 * norm2 * s;
+        a2 = a * a;
+        c = c0 * c0;
+        c = c0 + c * (
+            (a + c0 * (2.0 * a2 + b)) + c * (5.0 * a2 * a + a * (5.0 * b + 5.0 / 3.0))
+        );
+        /* 1 / (1 - c^2), but for c^8. */
+        a2 = c * c;
+        stretch = shrink * (1.0 + a2) * (1.0 + a2 * a2);
+        mix(u, v, size, stretch, stretch * c);
+        return c;
+    }
     """
     void inner_products(
         const double* u, const double* v, Py_ssize_t size, double* out
     ) noexcept nogil
     void turn(
         double* u, double* v, Py_ssize_t size, double a, double b
+    ) noexcept nogil
+    double short_step(
+        double* u, double* v, Py_ssize_t size, double offset, double h, double shrink,
+        double gain2, double* out
     ) noexcept nogil
 
 
@@ -203,41 +243,6 @@ cdef inline double proximal_root(
     return sign * c
 
 
-cdef inline double squared_root(
-    double y, double h, double product, double norm2, double rest, double gain2
-) noexcept nogil:
-    """Return c of `proximal_root` for the squared error, or 2 when it is not small.
-
-    The same Newton steps, but both reciprocals are refined along with c, so that there
-    is one division and not five in a row.
-    """
-    cdef double residual = rest + product - y
-    cdef double slope = 1.0 / (1.0 + h * (norm2 + 2.0 * gain2))
-    cdef double c = h * residual * slope
-    cdef double c2, inverse, last
-    cdef int _step
-    for _step in range(3):
-        if fabs(c) > SMALL_C:
-            return 2.0
-        c2 = c * c
-        # (1 + x)(1 + x^2)(1 + x^4) is 1 / (1 - x) up to x^8.
-        inverse = (1.0 + c2) * (1.0 + c2 * c2) * (1.0 + c2 * c2 * c2 * c2)
-        # The reciprocal of the slope at c, from that of the point before.
-        slope *= 2.0 - slope * (1.0 + h * (
-            2.0 * gain2 + inverse * inverse * inverse * (
-                norm2 * (1.0 + 3.0 * c2) - product * c * (6.0 + 2.0 * c2)
-            )
-        ))
-        last = c
-        c -= slope * (c - h * (
-            rest - y - 2.0 * c * gain2
-            + ((1.0 + c2) * product - c * norm2) * inverse * inverse
-        ))
-        if fabs(c - last) <= ROOT_TOL * fabs(c):
-            return c
-    return 2.0
-
-
 @cython.final
 cdef class FactorizationProblem(Problem):
     """Low-rank model of the entries of a matrix.
@@ -284,6 +289,7 @@ cdef class FactorizationProblem(Problem):
         self.weighted = weights is not None
         if self.weighted:
             self.weights = weights
+        self.state = state
         self.rows = state["rows"]
         self.columns = state["columns"]
         self.n_components = self.rows.shape[1]
@@ -301,72 +307,59 @@ cdef class FactorizationProblem(Problem):
         self.offset = offset
         self.power = power
 
-    cdef double value(self, const Point* x) noexcept nogil:
-        if x.entry < 0:
-            return 0.0
-        return self.values32[x.entry] if self.narrow else self.values64[x.entry]
-
-    cdef double rate(self) noexcept nogil:
-        if self.power == 0.0:
-            return self.eta0
-        if self.power == 1.0:
-            return self.eta0 / (1.0 + self.clock[0] / self.offset)
-        return self.eta0 / pow(1.0 + self.clock[0] / self.offset, self.power)
-
-    cdef double weight_of(self, const Point* x) noexcept nogil:
-        if x.entry < 0:
-            return self.unstored_weight
-        return self.weights[x.entry] if self.weighted else 1.0
-
     cdef void step(self, Point* x, double weight) noexcept nogil:
         cdef double* u = &self.rows[x.i, 0]
         cdef double* v = &self.columns[x.j, 0]
-        cdef double y = self.value(x), entry_weight = self.weight_of(x)
+        cdef double y = 0.0, entry_weight = self.unstored_weight, rate = self.eta0
         cdef double bias = 0.0, bias2 = 0.0, first = 0.0, second = 0.0
-        cdef double product, norm2, h, shrink, c, stretch
-        cdef double sums[3]
-        inner_products(u, v, self.n_components, sums)
-        product, norm2 = sums[0], sums[1] + sums[2]
+        cdef double c = 2.0, product, norm2, h, shrink, stretch
+        cdef double sums[2]
+        cdef bint short_way = self.proximal and self.loss == SQUARED_ERROR
+        if x.entry >= 0:
+            y = self.values32[x.entry] if self.narrow else self.values64[x.entry]
+            entry_weight = self.weights[x.entry] if self.weighted else 1.0
+        if self.power == 1.0:
+            rate *= self.offset / (self.offset + self.clock[0])
+        elif self.power != 0.0:
+            rate /= pow(1.0 + self.clock[0] / self.offset, self.power)
+        self.clock[0] += 1.0
+        weight *= entry_weight
+        h = rate * weight
         if self.gain > 0.0:
             bias = self.gain * (self.row_bias[x.i] + self.column_bias[x.j])
             bias2 = self.row_bias[x.i] ** 2 + self.column_bias[x.j] ** 2
+        shrink = 1.0 / (1.0 + h * self.alpha) if self.proximal else 1.0 - h * self.alpha
+        if short_way:
+            c = short_step(
+                u, v, self.n_components, self.baseline + shrink * bias - y, h * shrink,
+                shrink, self.gain * self.gain, sums,
+            )
+        else:
+            inner_products(u, v, self.n_components, sums)
+        product, norm2 = sums[0], sums[1]
         x.loss = entry_weight * (
             evaluate(
                 self.loss, self.epsilon, y, self.baseline + bias + product,
                 &first, &second,
             ) + 0.5 * self.alpha * (norm2 + bias2)
         )
-        weight *= entry_weight
         # ||d||^2 of the loss and the ridge together; the middle term is their product.
         x.norm2 = weight * weight * (
             first * first * (norm2 + 2.0 * self.gain * self.gain)
             + self.alpha * first * (4.0 * product + 2.0 * bias)
             + self.alpha * self.alpha * (norm2 + bias2)
         )
-        h = self.rate() * weight
-        self.clock[0] += 1.0
-        if self.proximal:
-            shrink = 1.0 / (1.0 + h * self.alpha)
-            h *= shrink
-            bias *= shrink
-            c = 2.0
-            if self.loss == SQUARED_ERROR:
-                c = squared_root(
-                    y, h, shrink * shrink * product, shrink * shrink * norm2,
-                    self.baseline + bias, self.gain * self.gain,
-                )
-            if c == 2.0:
-                c = proximal_root(
-                    self.loss, self.epsilon, y, h, shrink * shrink * product,
-                    shrink * shrink * norm2, self.baseline + bias,
-                    self.gain * self.gain,
-                )
-            stretch = 1.0 / (1.0 - c * c)
-            turn(u, v, self.n_components, stretch * shrink, stretch * shrink * c)
-        else:
-            shrink = 1.0 - h * self.alpha
+        if not self.proximal:
             c = h * first
             turn(u, v, self.n_components, shrink, c)
+        elif c == 2.0:
+            c = proximal_root(
+                self.loss, self.epsilon, y, h * shrink, shrink * shrink * product,
+                shrink * shrink * norm2, self.baseline + shrink * bias,
+                self.gain * self.gain,
+            )
+            stretch = shrink / (1.0 - c * c)
+            turn(u, v, self.n_components, stretch, stretch * c)
         if self.gain > 0.0:
             c *= self.gain
             self.row_bias[x.i] = shrink * self.row_bias[x.i] - c

@@ -9,3 +9,6 @@ cdef class TwoWaySampler(LearnedEntrySampler):
     cdef GuideTable guide
     # dQ/dP that each row and column adds to its entries.
     cdef double[::1] density
+    # Reciprocal of the share of the learned part.
+    cdef double stretch
+    cdef Py_ssize_t place(self, Py_ssize_t k, double u) noexcept nogil

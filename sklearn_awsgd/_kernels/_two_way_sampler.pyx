@@ -5,7 +5,7 @@ import numpy as np
 
 cimport cython
 
-from sklearn_awsgd._kernels._entries cimport GuideTable, below, uniform
+from sklearn_awsgd._kernels._entries cimport PATIENCE, GuideTable, below, within
 from sklearn_awsgd._kernels._entry_samplers cimport (
     COLUMN,
     LEARNED,
@@ -16,6 +16,7 @@ from sklearn_awsgd._kernels._entry_samplers cimport (
     LearnedEntrySampler,
 )
 from sklearn_awsgd._kernels._loop cimport Point
+from sklearn_awsgd._kernels._rows cimport PREFETCH
 
 from sklearn_awsgd._kernels._entries import scatter
 
@@ -41,37 +42,63 @@ cdef class TwoWaySampler(LearnedEntrySampler):
         counts = np.concatenate([entries.row_counts(), entries.column_counts()])
         self.base = counts / (2 * entries.n_entries)
         self.density = np.zeros(size)
+        self.stretch = 1 / (1 - mixing)
         self.refresh()
 
-    cdef void draw(self, Point* x) noexcept nogil:
-        cdef double u = uniform(self.bits)
-        cdef Py_ssize_t k, n = self.entries.n_rows, start
-        if u < self.mixing:
-            x.origin = SAFE
-            self.entries.pick_stored(self.bits, x)
+    cdef Py_ssize_t place(self, Py_ssize_t k, double u) noexcept nogil:
+        """Where the entry that u stands for is among those of row or column k."""
+        cdef Py_ssize_t n = self.entries.n_rows, start, stop
+        if k < n:
+            start, stop = self.entries.row_start[k], self.entries.row_start[k + 1]
         else:
-            x.origin = LEARNED
-            k = self.guide.pick(self.bits)
+            start = self.entries.column_start[k - n]
+            stop = self.entries.column_start[k - n + 1]
+        return start + below(u, stop - start)
+
+    cdef void look_ahead(self) noexcept nogil:
+        cdef Py_ssize_t k, e
+        cdef int r
+        for r in range(0, 2 * PATIENCE, 2):
+            if self.numbers[r] >= self.mixing:
+                self.guide.ask(within(self.numbers[r], self.mixing, self.stretch))
+        for r in range(0, 2 * PATIENCE, 2):
+            if self.numbers[r] < self.mixing:
+                e = below(self.numbers[r + 1], self.entries.n_entries)
+                PREFETCH(&self.entries.rows[e])
+                PREFETCH(&self.entries.columns[e])
+                continue
+            k = self.guide.guess(within(self.numbers[r], self.mixing, self.stretch))
+            e = self.place(k, self.numbers[r + 1])
+            if k < self.entries.n_rows:
+                PREFETCH(&self.entries.columns[e])
+            else:
+                PREFETCH(&self.entries.by_column[e])
+                PREFETCH(&self.entries.column_rows[e])
+
+    cdef void draw(self, Point* x) noexcept nogil:
+        cdef const double* u = self.next_numbers()
+        cdef Py_ssize_t k, e, n = self.entries.n_rows
+        if u[0] < self.mixing:
+            x.origin = SAFE
+            self.entries.stored_at(below(u[1], self.entries.n_entries), x)
+        else:
+            k = self.guide.find(within(u[0], self.mixing, self.stretch))
+            e = self.place(k, u[1])
             if k < n:
-                start = self.entries.row_start[k]
+                x.origin = LEARNED
                 x.i = k
-                x.entry = start + below(
-                    self.bits, self.entries.row_start[k + 1] - start
-                )
-                x.j = self.entries.columns[x.entry]
+                x.entry = e
+                x.j = self.entries.columns[e]
             else:
                 x.origin = COLUMN
                 x.j = k - n
-                start = self.entries.column_start[x.j]
-                x.entry = self.entries.by_column[start + below(
-                    self.bits, self.entries.column_start[x.j + 1] - start
-                )]
-                x.i = self.entries.rows[x.entry]
+                x.entry = self.entries.by_column[e]
+                x.i = self.entries.column_rows[e]
         x.q = self.mixing + self.density[x.i] + self.density[n + x.j]
 
     cdef void observe(self, const Point* x) noexcept nogil:
         cdef Py_ssize_t k, _way
-        cdef double size
+        cdef double size, weight
         self.batch_size += 1
         if self.update == SGD:
             self.batch_norm2 += x.norm2
@@ -82,12 +109,14 @@ cdef class TwoWaySampler(LearnedEntrySampler):
                 self.gradient_total += x.norm2
                 self.n_learned += 1.0
             return
+        weight = 1.0 / x.q
         k = x.i
         for _way in range(2):
+            # The probability of k over its base.
+            size = 2.0 * self.stretch * self.density[k]
             # The odds of a draw through k, given the entry: weighted by them, the
             # draws are uniform over the entries of k.
-            size = self.table[k, PROBABILITY] / self.base[k]
-            self.learn(k, self.density[k] / x.q, x.norm2 * size * size)
+            self.learn(k, self.density[k] * weight, x.norm2 * size * size)
             k = self.entries.n_rows + x.j
 
     cdef void refresh(self) noexcept nogil:
@@ -115,16 +144,24 @@ cdef class TwoWaySampler(LearnedEntrySampler):
 
     def row_probabilities(self):
         """Return the probability that the learned part draws each row."""
-        return self._marginal(np.asarray(self.entries.rows), self.entries.n_rows)
+        return self.marginals()[0]
 
     def column_probabilities(self):
         """Return the probability that the learned part draws each column."""
-        return self._marginal(np.asarray(self.entries.columns), self.entries.n_columns)
+        return self.marginals()[1]
 
-    def _marginal(self, group, n_groups):
-        rows = np.asarray(self.entries.rows)
-        columns = np.asarray(self.entries.columns)
-        density = np.asarray(self.density)
-        density = density[rows] + density[self.entries.n_rows + columns]
-        result = np.bincount(group, weights=density, minlength=n_groups)
-        return result / result.sum()
+    def marginals(self):
+        """Return the probabilities of rows and of columns in the learned part."""
+        cdef const Py_ssize_t[::1] start = self.entries.row_start
+        cdef Py_ssize_t n = self.entries.n_rows, i, e, j
+        row_array, column_array = np.zeros(n), np.zeros(self.entries.n_columns)
+        cdef double[::1] rows = row_array, columns = column_array
+        cdef double q
+        with nogil:
+            for i in range(n):
+                for e in range(start[i], start[i + 1]):
+                    j = self.entries.columns[e]
+                    q = self.density[i] + self.density[n + j]
+                    rows[i] += q
+                    columns[j] += q
+        return row_array / row_array.sum(), column_array / column_array.sum()
