@@ -53,11 +53,13 @@ cdef inline double soft(double u, double threshold) noexcept nogil:
 cdef inline double discounted_steps(double a, double k) noexcept nogil:
     """(1 - (1 + a)^-k) / a, by its series where k a is small: no transcendental."""
     cdef double z = (k + 1.0) * a
+    # k - k(k+1)/2! a + k(k+1)(k+2)/3! a^2 - ... to 1e-13, without a division.
+    if z < 1e-4:
+        return k * (1.0 - z * 0.5 * (1.0 - (z + a) * (1.0 / 3.0)))
     if z < 0.03:
-        # k - k(k+1)/2! a + k(k+1)(k+2)/3! a^2 - ... to 1e-13.
-        return k * (1.0 - z / 2.0 * (1.0 - (z + a) / 3.0 * (
-            1.0 - (z + 2.0 * a) / 4.0 * (1.0 - (z + 3.0 * a) / 5.0 * (
-                1.0 - (z + 4.0 * a) / 6.0)))))
+        return k * (1.0 - z * 0.5 * (1.0 - (z + a) * (1.0 / 3.0) * (
+            1.0 - (z + 2.0 * a) * 0.25 * (1.0 - (z + 3.0 * a) * 0.2 * (
+                1.0 - (z + 4.0 * a) * (1.0 / 6.0))))))
     return -expm1(-k * log1p(a)) / a
 
 
@@ -343,6 +345,9 @@ cdef class CoordinateRate(LinearProblem):
         # As in `ScalarRate`.
         self.eager = sparse and self.averaging and alpha_l1 > 0.0
         self.look_for_waiting()
+        self.plain = (
+            sparse and self.rule == ADAGRAD and alpha_l1 == 0.0 and not self.averaging
+        )
         if sparse:
             self.seen = np.zeros(self.coef.shape[0], dtype=np.int64)
             self.rates = np.array([self.rate(j) for j in range(self.coef.shape[0])])
@@ -373,7 +378,9 @@ cdef class CoordinateRate(LinearProblem):
 
     cdef double predict(self, const Row* row) noexcept nogil:
         cdef Py_ssize_t k
-        if self.lazy:
+        if self.plain:
+            self.catch_up_plain(row)
+        elif self.lazy:
             for k in range(row.size):
                 self.catch_up(row.indices[k])
         return dot(row, &self.coef[0])
@@ -382,7 +389,9 @@ cdef class CoordinateRate(LinearProblem):
         self.now += 1
         if self.fit_intercept and g != 0.0:
             self.intercept[0] -= self.step_rate(self.coef.shape[0], g) * g
-        if self.lazy:
+        if self.plain:
+            self.move_plain(row, g)
+        elif self.lazy:
             self.move_sparse(row, g)
         else:
             self.move_dense(row, g)
@@ -436,6 +445,40 @@ cdef class CoordinateRate(LinearProblem):
         if self.eager:
             for j in range(self.coef.shape[0]):
                 self.catch_up(j)
+
+    # AdaGrad on sparse rows with an l2 penalty or none, the case that "auto" begins
+    # with, without the choices of the general code: the same numbers in half the time.
+
+    cdef void move_plain(self, const Row* row, double g) noexcept nogil:
+        cdef Py_ssize_t k, j
+        cdef double* w = &self.coef[0]
+        cdef double* squares = &self.squares[0]
+        cdef double* rates = &self.rates[0]
+        cdef long long* seen = &self.seen[0]
+        cdef double gradient, rho, l2 = self.alpha_l2, eta0 = self.eta0
+        cdef long long now = self.now
+        for k in range(row.size):
+            j = row.indices[k]
+            gradient = g * row.values[k]
+            if gradient != 0.0:
+                squares[j] += gradient * gradient
+                rho = eta0 / sqrt(squares[j])
+                w[j] = (w[j] - rho * gradient) / (1.0 + rho * l2)
+                rates[j] = rho
+                seen[j] = now
+
+    cdef void catch_up_plain(self, const Row* row) noexcept nogil:
+        cdef Py_ssize_t k, j
+        cdef double* w = &self.coef[0]
+        cdef const double* rates = &self.rates[0]
+        cdef long long* seen = &self.seen[0]
+        cdef double a, l2 = self.alpha_l2
+        cdef long long now = self.now
+        for k in range(row.size):
+            j = row.indices[k]
+            a = rates[j] * l2
+            w[j] *= 1.0 - a * discounted_steps(a, <double> (now - seen[j]))
+            seen[j] = now
 
     cdef void catch_up(self, Py_ssize_t j) noexcept nogil:
         """Apply the penalty of the steps since coordinate j was last up to date.
