@@ -44,6 +44,8 @@ CHEAP = 3e5
 SHORTEST = 1 / 64
 # The first such share that proximal Newton steps try.
 LEAST_FLOOR = 1e-4
+# Least and most of a step that is left when it was too long.
+CUT = (0.1, 0.7)
 # Sweeps of coordinate descent for a quadratic model with an l1 penalty.
 MAX_SWEEPS = 1000
 # Trials of a line search.
@@ -117,6 +119,8 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf):
     accepted = [point.value]
     floor, left, n_refreshed = 0.0, np.inf, 0
     inverse = objective.inverse_curvature(point, n_rows, rng, floor)
+    # Passes until the curvature was last sampled.
+    n_sampled = len(values)
     while True:
         direction = -(inverse @ point.gradient)
         slope = point.gradient @ direction
@@ -133,12 +137,13 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf):
             close = DECAY_MARGIN * _left_by_decay(accepted) <= target * scale
         if close or point.gap <= target * scale:
             return Report(point, left, len(values), True)
-        if slow and inverse.n_steps >= max(inverse.cost, 1):
+        if slow and len(values) - n_sampled >= max(inverse.cost, 1):
             n_refreshed += 1
             if left < NEAR * point.value or n_refreshed > MOST_REFRESHED:
                 n_rows = 4 * n_rows if 8 * n_rows < n_samples else n_samples
                 n_refreshed = 0
             inverse = objective.inverse_curvature(point, n_rows, rng, floor)
+            n_sampled = len(values)
             continue
         step = 1.0
         while True:
@@ -153,7 +158,7 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf):
                 if new.gradient @ (inverse @ new.gradient) < -slope / 4:
                     break
                 return Report(point, left, len(values), True)
-            step /= 2
+            step *= _shorter(point, new, direction, step)
             if step < SHORTEST:
                 if floor >= 1:
                     return Report(point, left, len(values), False)
@@ -170,6 +175,21 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf):
             floor = floor / 16 if floor > 1 / 16 else 0.0
         left = np.inf
         inverse = objective.inverse_curvature(point, n_rows, rng, floor)
+        n_sampled = len(values)
+
+
+def _shorter(point, new, direction, step):
+    """Return what to multiply a step that was too long with.
+
+    It goes to the minimum of the cubic through the objectives and slopes of both ends.
+    """
+    slope, new_slope = point.gradient @ direction, new.gradient @ direction
+    mean = slope + new_slope - 3 * (new.value - point.value) / step
+    root = np.sqrt(max(mean**2 - slope * new_slope, 0.0))
+    bottom = new_slope - slope + 2 * root
+    if not (np.isfinite(bottom) and bottom > 0):
+        return 0.5
+    return np.clip(1 - (new_slope + root - mean) / bottom, *CUT)
 
 
 def _search_line(evaluate, point, direction, step, new):

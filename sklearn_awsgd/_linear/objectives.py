@@ -385,9 +385,8 @@ class InverseCurvature:
     """
 
     def __init__(self, solve, cost, sharp):
-        self.margin = 2.0 if sharp else 4.0
+        self.margin = 3.0 if sharp else 4.0
         self._solve, self.cost, self.sharp = solve, cost, sharp
-        self.n_steps = 0
         self._pairs = []
 
     @classmethod
@@ -398,7 +397,6 @@ class InverseCurvature:
 
     def update(self, step, change):
         """Take in a step and the change of the gradient along it."""
-        self.n_steps += 1
         product = step @ change
         if product > 1e-10 * np.linalg.norm(step) * np.linalg.norm(change):
             self._pairs = [*self._pairs[1 - N_PAIRS :], (step, change, 1 / product)]
