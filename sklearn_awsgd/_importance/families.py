@@ -151,28 +151,12 @@ class StrataFamily:
             self._make_kernel(self._setting.eta0 * share)
         self._kernel.observe_points(points)
 
-    def refit(self, squares, counts):
-        """Start the running means of the strata from what is known by now."""
-        if self._setting.update == "moments":
-            self._state["squares"][:] = squares
-            # The weight that this many observations have gathered, at least one.
-            kept = (1 - self._setting.forgetting) ** np.maximum(counts, 1)
-            self._state["counts"][:] = 1 - kept
-            self._make_kernel()
+    def refit(self):
+        """Learn nothing more: it learns from each round."""
 
     def probabilities(self):
         """Return the probabilities of the strata, without the safe part."""
         return self._kernel.stratum_probabilities()
-
-    def leverage(self):
-        """Return 1/q of each stratum."""
-        mass, mixing = self._layout.mass, self._setting.mixing
-        drawn = mixing * mass + (1 - mixing) * self.probabilities()
-        # Without the safe part a stratum may be next to impossible to draw.
-        least = 1e-30 * mass
-        return np.divide(
-            mass, np.maximum(drawn, least), out=np.zeros_like(mass), where=mass > 0
-        )
 
     def densities(self):
         """Return q of every row."""
@@ -215,15 +199,11 @@ class NormFamily:
     def observe_points(self, points):
         """Learn nothing."""
 
-    def refit(self, squares, counts):
+    def refit(self):
         """Learn nothing."""
 
     def probabilities(self):
         """Return the probability of the one stratum there is."""
-        return np.ones(1)
-
-    def leverage(self):
-        """Return the mean of 1/q over the draws."""
         return np.ones(1)
 
     def densities(self):
@@ -282,7 +262,7 @@ class RowColumnFamily:
         """Keep points whose ``norm2`` has been filled in."""
         self._seen.append(points)
 
-    def refit(self, squares, counts):
+    def refit(self):
         """Learn the marginals from all draws so far."""
         seen = self._seen = [np.concatenate(self._seen)]
         axes = [seen[0][axis] for axis in "ij"]
@@ -309,10 +289,6 @@ class RowColumnFamily:
     def probabilities(self):
         """Return the probabilities of the rows and of the columns."""
         return tuple(p.copy() for p in self._marginals)
-
-    def leverage(self):
-        """Return 1/q where it matters: a draw of average size."""
-        return np.ones(1)
 
     def densities(self):
         """Return q of every entry, in the order of the flattened matrix."""

@@ -10,10 +10,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_awsgd._importance.continuous import GaussianSampler
-from sklearn_awsgd._importance.integration import LEAST_SAMPLE_SIZE
 from sklearn_awsgd._importance.integrator import HISTORY_COLUMNS, Integrator
 from sklearn_awsgd._importance.report import Summary
-from sklearn_awsgd._importance.setup import make_space
+from sklearn_awsgd._importance.setup import make_rounds
 from sklearn_awsgd._validation import check_number, check_option, unchanged_on_failure
 from sklearn_awsgd.samplers import StrataSampler
 
@@ -217,10 +216,10 @@ default=None
             self._check_params()
             seed = check_random_state(self.random_state).randint(2**31 - 1)
             generator = np.random.PCG64(seed)
-            space, weight = make_space(
+            rounds, weight = make_rounds(
                 self, X, y, sample_weight, strata, generator, reset=True
             )
-            integrator = Integrator(space, space.integrand.target)
+            integrator = Integrator(rounds)
             status, failure = self._run(integrator)
         return self._keep(integrator, generator, weight, status, failure)
 
@@ -247,7 +246,7 @@ default=None
                 )
             self._check_params()
             # The loss may have been repaired since.
-            self._integrator.space.integrand.replace(self.estimator, self.loss)
+            self._integrator.rounds.integrand.replace(self.estimator, self.loss)
             status, failure = self._run(self._integrator)
             return self._keep(
                 self._integrator, self._generator, self._weight, status, failure
@@ -257,13 +256,11 @@ default=None
         with unchanged_on_failure(self):
             self._check_params()
             generator = copy.deepcopy(self._generator)
-            space, weight = make_space(
+            rounds, weight = make_rounds(
                 self, X, y, sample_weight, strata, generator, reset=False
             )
             total = self._weight + weight
-            integrator = Integrator(
-                space, space.integrand.target, self._integrator, weight / total
-            )
+            integrator = Integrator(rounds, self._integrator, weight / total)
             status, failure = self._run(integrator)
         return self._keep(integrator, generator, total, status, failure)
 
@@ -284,14 +281,7 @@ default=None
         """
         check_is_fitted(self)
         check_number("n_samples", n_samples, low=1, integer=True)
-        points = self._integrator.space.family.draw_points(n_samples)
-        if "x" in points.dtype.names:
-            rows = self._integrator.space.family.arguments(points)
-        elif self.sampler == "row_column":
-            rows = np.column_stack([points["i"], points["j"]])
-        else:
-            rows = points["i"].copy()
-        return rows, 1 / points["q"]
+        return self._integrator.rounds.sample(n_samples)
 
     @property
     def history_(self):
@@ -338,12 +328,13 @@ default=None
                 self._print if self.verbose else lambda integrator: None,
             )
         except BaseException as error:
-            if not integrator.n_draws:
+            if not integrator.rounds.n_draws:
                 raise
             error.add_note(
-                f"The {integrator.space.n_evaluations} evaluations before are kept: "
+                f"The {integrator.rounds.n_evaluations} evaluations before are kept: "
                 "partial_fit() goes on from there."
             )
+            integrator.rounds.learn()
             return "interrupted", error
         return status, None
 
@@ -356,7 +347,7 @@ default=None
         if failure is not None:
             raise failure
         ess = self.effective_sample_size_
-        if status != "exact" and ess < LEAST_SAMPLE_SIZE:
+        if status != "exact" and ess < 10:
             warnings.warn(
                 f"The effective sample size is {ess:.3g}, too small for an interval to "
                 "be trusted; raise max_evaluations, call partial_fit(), or give a "
@@ -374,15 +365,15 @@ default=None
         self.confidence_interval_ = estimate.interval(target, self.confidence)
         self.status_ = status
         self.n_evaluations_ = integrator.n_evaluations
-        self.n_draws_ = integrator.n_draws_in_all
+        self.n_draws_ = integrator.n_draws
         self.effective_sample_size_ = (
             float(self.n_evaluations_)
             if estimate.exact
             else estimate.effective_sample_size(target)
         )
         self.max_weight_share_ = estimate.max_weight_share()
-        self.variance_gain_ = float(integrator.variance_gain(estimate))
-        self.sampling_probabilities_ = integrator.space.family.probabilities()
+        self.variance_gain_ = float(integrator.variance_gain())
+        self.sampling_probabilities_ = integrator.rounds.probabilities()
 
     def _print(self, integrator):
         row = dict(zip(HISTORY_COLUMNS, integrator.history[-1], strict=True))

@@ -1,0 +1,293 @@
+"""What the rows of one stage tell: moments of the stratified mean of each half."""
+
+import numpy as np
+
+# Large values that a stratum may hide: half a one, the usual allowance for a count of
+# zero, but not more than so many in all strata together.
+UNSEEN_EVENTS = 0.5
+UNSEEN_IN_ALL = 2.0
+# Rows of each cell that a score counts for in what is known of its spread.
+ROWS_IN_DOUBT = 3
+# Squared standard errors that a slope has to exceed.
+SLOPE_DOUBT = 2.0
+
+
+class Stage:
+    """Moments of the two halves' stratified means.
+
+    A cell is a stratum in a half; cells of the first half come first. All sums are of
+    parts of the integral, that is of values times the mass of their row.
+
+    Parameters
+    ----------
+    cells : ndarray of shape (n_drawn,)
+        Cell of each row drawn.
+    parts : ndarray of shape (n_drawn, n_values)
+        Its part of the integrals.
+    sizes : ndarray of shape (2 * n_strata,)
+        Rows of each cell.
+    known_sum : ndarray of shape (2, n_values)
+        Integrals over the rows known before.
+    half_mass : ndarray of shape (2,)
+        Mass of the halves.
+    target : Mean, Ratio or Difference
+        What is wanted of the integrals.
+    n_groups : int
+        Number of labels; the strata of a label follow each other.
+    score, score_sums, prior : ndarray, default=None
+        Score of each row drawn, its sum over all rows of a half, and squares to expect
+        in each cell, up to a factor.
+    """
+
+    def __init__(
+        self,
+        cells,
+        parts,
+        sizes,
+        known_sum,
+        half_mass,
+        target,
+        n_groups,
+        score=None,
+        score_sums=None,
+        prior=None,
+        score_size=None,
+    ):
+        n_cells = len(sizes)
+        self._half = np.repeat([0, 1], n_cells // 2)
+        self._n_groups = n_groups
+        self._group = np.repeat(np.arange(2 * n_groups), n_cells // (2 * n_groups))
+        self.sizes = sizes
+        self.counts = counts = np.bincount(cells, minlength=n_cells)
+        n = np.maximum(counts, 1)
+
+        def cell_means(columns):
+            sums = [np.bincount(cells, column, n_cells) for column in columns.T]
+            return np.stack(sums, axis=1) / n[:, None]
+
+        means = cell_means(parts)
+        residuals = parts - means[cells]
+        # The variance of a cell's total is this times the sum of squared residuals.
+        self.leverage2 = sizes * (sizes - counts) / (n * np.maximum(n - 1, 1))
+        self.slopes = np.zeros_like(known_sum)
+        if score is not None:
+            score_means = cell_means(score[:, None])
+            deviations = score[:, None] - score_means[cells]
+            self._fit_slopes(cells, deviations, residuals)
+            residuals = residuals - self.slopes[self._half][cells] * deviations
+            means = means - self.slopes[self._half] * score_means
+        self.mean = known_sum + self._by_half(sizes[:, None] * means)
+        if score is not None:
+            self.mean += self.slopes * score_sums[:, None]
+        self._measure(cells, residuals)
+        overall = self._by_half(sizes[:, None] * cell_means(parts))
+        overall /= np.maximum(self._by_half(sizes), 1)[:, None]
+        deviations = parts - overall[self._half[cells]]
+        self._look_along(cells, residuals, deviations, half_mass, target, prior, score_size)
+
+    def _by_group(self, x):
+        return np.bincount(self._group, x, 2 * self._n_groups)
+
+    def _by_half(self, x):
+        return x.reshape(2, -1, *x.shape[1:]).sum(axis=1)
+
+    def _fit_slopes(self, cells, deviations, residuals):
+        """Give each half the coefficient that is best for the other one."""
+        root = np.sqrt(self.leverage2)[cells, None]
+        for half in (0, 1):
+            rows = self._half[cells] == half
+            self.slopes[1 - half] = shrunken_slope(
+                root[rows] * deviations[rows], root[rows] * residuals[rows]
+            )
+
+    def _measure(self, cells, residuals):
+        """Compute the second and third moments of the halves' means."""
+        sizes, n = self.sizes, np.maximum(self.counts, 3)
+        taken = self.counts / np.maximum(sizes, 1)
+        # Without replacement, as moments of a sum of that many different rows.
+        third = sizes**3.0 * (1 - taken) * (1 - 2 * taken) / (n * (n - 1.0) * (n - 2))
+        self.second, self.third = [], []
+        for half in (0, 1):
+            rows = self._half[cells] == half
+            r, c = residuals[rows], cells[rows]
+            self.second.append((self.leverage2[c, None] * r).T @ r)
+            pairs = (r[:, :, None] * r[:, None, :]).reshape(len(r), -1)
+            cubes = (third[c, None] * r).T @ pairs
+            self.third.append(cubes.reshape((r.shape[1],) * 3))
+
+    def _look_along(self, cells, residuals, deviations, half_mass, target, prior, score_size):
+        """Measure what matters for the target: spreads of cells, large values."""
+        sizes, n = self.sizes, np.maximum(self.counts, 1)
+        # The direction of a half is known from the other one.
+        directions = np.stack(
+            [target.direction(self.mean[1 - h] / half_mass[1 - h]) for h in (0, 1)]
+        )
+        along = np.einsum("ij,ij->i", residuals, directions[self._half[cells]])
+        squares = np.bincount(cells, along**2, len(sizes))
+        # A large value: as in a row drawn with odds of its squared deviation.
+        far = np.einsum("ij,ij->i", deviations, directions[self._half[cells]])
+        odds = (sizes / n)[cells] * far**2
+        total = self._by_half(np.bincount(cells, odds, len(sizes)))
+        fourth = self._by_half(np.bincount(cells, odds * far**2, len(sizes)))
+        event2 = fourth / np.where(total > 0, total, 1.0)
+        self._ratios = np.ones(len(sizes))
+        if prior is not None:
+            self._ratios = self._event_ratios(cells, along, squares, event2, score_size)
+        # How much is in doubt depends on the number of rows of the half, not of the
+        # cell: this one goes with the values of the other half, and so would its own
+        # sample then go with its own values.
+        n_half = self._by_half(self.counts)[self._half]
+        group_share = (self._by_group(sizes) / sizes.sum() * 2)[self._group]
+        unseen = min(UNSEEN_EVENTS, UNSEEN_IN_ALL / self._n_groups) * self._ratios**2
+        hidden = unseen * event2[self._half] / np.maximum(n_half * group_share, 1)
+        self.squares = squares / np.maximum(n - 1, 1)
+        if prior is not None:
+            scale = self._by_half(sizes * self.squares)
+            scale /= np.maximum(self._by_half(sizes * prior), 1e-300)
+            doubt = ROWS_IN_DOUBT * len(sizes) / 2
+            doubt = doubt / (doubt + n_half)
+            self.squares += doubt * (scale[self._half] * prior - self.squares)
+        self.squares += hidden
+        left = sizes - self.counts
+        self.variance = self._by_half(sizes * left / n * self.squares)
+        self.is_known = self._by_half(left) == 0
+        self.largest_weight = (left / n).max()
+        half = self._half[cells]
+        self.events = {
+            h: self._event(cells, deviations, far, odds, half == h) for h in (0, 1)
+        }
+        self.events[None] = self._event(cells, deviations, far, odds, half >= 0)
+        size = np.abs(along) * np.sqrt(sizes / n * left / n)[cells]
+        self.along_sizes = [
+            (s.sum(), s @ s, s.max(initial=0.0)) for s in (size[half == h] for h in (0, 1))
+        ]
+
+    def _event_ratios(self, cells, along, squares, event2, score_size):
+        """Return how large a large value would be in each cell, relative to all.
+
+        Losses may go up and down with the score, while errors are errors at any score:
+        the power of the score they follow is fitted to the cells. Where the cells are
+        not on the line, it is drawn above all of them.
+        """
+        fourth = np.bincount(cells, along**4, len(squares))
+        ratios = np.ones(len(squares))
+        for half in (0, 1):
+            here = self._half == half
+            seen = here & (fourth > 0) & (score_size > 0)
+            if seen.sum() < 3:
+                continue
+            x = np.log(score_size[seen])
+            y = np.log(fourth[seen] / squares[seen]) / 2
+            power, level = np.polyfit(x, y, 1, w=np.sqrt(self.counts[seen]))
+            power = min(max(power, 0.0), 1.0)
+            level = np.max(y - power * x)
+            size = np.exp(level) * score_size[here] ** power
+            ratios[here] = np.minimum(size / np.sqrt(event2[half]), 1.0)
+        return ratios
+
+    def _event(self, cells, deviations, far, odds, chosen):
+        """Return what one more large value, upwards or downwards, would have added.
+
+        It has the weight of the places where large values are to be expected.
+        """
+        counts = np.bincount(cells[chosen], minlength=len(self.sizes))
+        weight = (self.sizes - counts) * (counts > 0) / np.maximum(counts, 1)
+        # With the same chance for every row of a group, whatever the scores say.
+        squares = self._by_group(counts * (weight * self._ratios) ** 2)
+        weight = np.sqrt(np.max(squares / np.maximum(self._by_group(counts), 1)))
+        events = np.zeros((2, deviations.shape[1]))
+        for k, rows in enumerate((chosen & (far > 0), chosen & (far < 0))):
+            if rows.any():
+                events[k] = weight * (odds[rows] @ deviations[rows]) / odds[rows].sum()
+        return events
+
+    def moments(self, half, share):
+        """Return the moments of a half's part of the estimate, in order.
+
+        Parameters
+        ----------
+        half : {0, 1}
+            Which one.
+        share : float
+            Factor of this part in the whole.
+        """
+        total, squares, largest = self.along_sizes[half]
+        return (
+            share * self.mean[half],
+            share**2 * self.second[half],
+            share**3 * self.third[half],
+            np.array([share * total, share**2 * squares]),
+            share * largest,
+        )
+
+
+def shrunken_slope(x, y):
+    """Return regression slopes, drawn towards zero as far as they are uncertain.
+
+    One large value must not tilt the guesses of all rows: the variance is that of the
+    jackknife, which sees how much the slope hangs on single rows.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n_rows, 1)
+        Centred score.
+    y : ndarray of shape (n_rows, n_values)
+        Centred values.
+
+    Returns
+    -------
+    slope : ndarray of shape (n_values,)
+        Of each value on the score.
+    """
+    squares = x * x
+    total = squares.sum()
+    if total == 0:
+        return np.zeros(y.shape[1])
+    slope = (x * y).sum(axis=0) / total
+    # Without its own row, a residual is larger by this factor.
+    alone = 1 / np.maximum(1 - squares / total, 1e-6)
+    variance = (squares * ((y - slope * x) * alone) ** 2).sum(axis=0) / total**2
+    kept = 1 - SLOPE_DOUBT * variance / np.where(slope == 0, 1.0, slope) ** 2
+    return slope * np.maximum(kept, 0.0)
+
+
+def fill(total, weight, room):
+    """Return `total` divided in proportion to `weight`, nothing above its room."""
+    wanted = np.zeros(len(room))
+    free = (weight > 0) & (room > 0)
+    while free.any():
+        left = total - wanted.sum()
+        share = left * weight / weight[free].sum()
+        full = free & (share >= room)
+        if not full.any():
+            wanted[free] = share[free]
+            break
+        wanted[full] = room[full]
+        free &= ~full
+    return wanted
+
+
+def round_to(total, wanted, room, offset):
+    """Return integers close to `wanted` that sum to `total`, none above its room.
+
+    Parameters
+    ----------
+    total : int
+        At most the sum of `room`.
+    wanted, room : ndarray of shape (n_cells,)
+        What is wanted, and the most that is possible (integers).
+    offset : float
+        In [0, 1): which way to round.
+    """
+    steps = np.floor(np.cumsum(wanted) + offset).astype(np.intp)
+    counts = np.minimum(np.diff(steps, prepend=0), room)
+    missing = total - counts.sum()
+    if missing < 0:
+        # Rounding went up once too often.
+        for cell in np.flatnonzero(counts)[:-missing]:
+            counts[cell] -= 1
+    if missing > 0:
+        extra = np.cumsum(np.minimum(room - counts, missing))
+        extra = np.minimum(extra, missing)
+        counts += np.diff(extra, prepend=0)
+    return counts
