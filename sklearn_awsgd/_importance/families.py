@@ -8,6 +8,8 @@ known, now and then. A family knows nothing of integrands.
 import numpy as np
 
 from sklearn_awsgd._kernels import _samplers as kernels
+from sklearn_awsgd._kernels._entries import Entries
+from sklearn_awsgd._kernels._entry_samplers import ProductSampler
 from sklearn_awsgd._kernels._loop import POINT
 from sklearn_awsgd.samplers import RowTable, StrataLayout
 
@@ -209,6 +211,76 @@ class NormFamily:
     def densities(self):
         """Return q of every row."""
         return self._densities
+
+
+class PaperRowColumnFamily:
+    """Entries (i, j) of a matrix, learned by the paper's gradient step.
+
+    Parameters
+    ----------
+    generator : numpy.random.BitGenerator
+        Random stream.
+    shape : tuple of int
+        Shape of the matrix.
+    setting : RowColumnSampler
+        With ``update="sgd"``.
+    """
+
+    def __init__(self, generator, shape, setting):
+        self._generator = generator
+        self._shape = shape
+        self._setting = setting
+        self._state = {
+            "table": np.zeros((sum(shape), 4)),
+            "scale": np.zeros(2),
+            "parts": np.zeros(4),
+        }
+        self._make_kernel()
+
+    def _make_kernel(self):
+        setting = self._setting
+        self._kernel = ProductSampler(
+            self._generator,
+            Entries(self._shape, "dense"),
+            self._state,
+            setting.update,
+            setting.mixing,
+            setting.forgetting,
+            setting.eta0,
+            setting.normalize,
+        )
+
+    def __getstate__(self):
+        # Compiled objects are made again from the arrays.
+        return {name: v for name, v in vars(self).items() if name != "_kernel"}
+
+    def __setstate__(self, state):
+        vars(self).update(state)
+        # Kernels write to these, and a memory map may be read-only.
+        self._state = {name: array.copy() for name, array in self._state.items()}
+        self._make_kernel()
+
+    def draw_points(self, n_points):
+        """Draw points that share one state."""
+        return self._kernel.draw_points(n_points)
+
+    def observe_points(self, points):
+        """Learn from points whose ``norm2`` has been filled in, as one batch."""
+        self._kernel.observe_points(points)
+        self._kernel.settle()
+
+    def refit(self):
+        """Learn nothing more: it learns from each round."""
+
+    def probabilities(self):
+        """Return the probabilities of the rows and of the columns."""
+        return self._kernel.row_probabilities(), self._kernel.column_probabilities()
+
+    def densities(self):
+        """Return q of every entry, in the order of the flattened matrix."""
+        p, r = self.probabilities()
+        mixing = self._setting.mixing
+        return mixing + (1 - mixing) * np.outer(p * len(p), r * len(r)).ravel()
 
 
 class RowColumnFamily:

@@ -14,7 +14,7 @@ from sklearn_awsgd._importance.integrator import HISTORY_COLUMNS, Integrator
 from sklearn_awsgd._importance.report import Summary
 from sklearn_awsgd._importance.setup import make_rounds
 from sklearn_awsgd._validation import check_number, check_option, unchanged_on_failure
-from sklearn_awsgd.samplers import StrataSampler
+from sklearn_awsgd.samplers import RowColumnSampler, StrataSampler
 
 SAMPLERS = ("auto", "uniform", "label", "strata", "norm", "row_column", "gaussian")
 
@@ -298,12 +298,15 @@ default=None
     def _check_params(self):
         if isinstance(self.sampler, str):
             check_option("sampler", self.sampler, SAMPLERS)
-        elif isinstance(self.sampler, (StrataSampler, GaussianSampler)):
+        elif isinstance(
+            self.sampler, (StrataSampler, RowColumnSampler, GaussianSampler)
+        ):
             self.sampler._check()
         else:
             raise TypeError(
                 f"sampler={self.sampler!r} is neither one of {SAMPLERS} nor a "
-                "StrataSampler or GaussianSampler of sklearn_awsgd.samplers."
+                "StrataSampler, RowColumnSampler or GaussianSampler of "
+                "sklearn_awsgd.samplers."
             )
         if isinstance(self.surrogate, str):
             check_option("surrogate", self.surrogate, ("learned",))
@@ -346,11 +349,10 @@ default=None
         self._assign(integrator, status)
         if failure is not None:
             raise failure
-        ess = self.effective_sample_size_
-        if status != "exact" and ess < 10:
+        if status != "exact" and self.confidence_interval_ == integrator.target.bounds:
             warnings.warn(
-                f"The effective sample size is {ess:.3g}, too small for an interval to "
-                "be trusted; raise max_evaluations, call partial_fit(), or give a "
+                f"The {self.n_evaluations_} values so far do not vary enough to know "
+                "their error; raise max_evaluations, call partial_fit(), or give a "
                 "surrogate.",
                 ConvergenceWarning,
                 stacklevel=3,

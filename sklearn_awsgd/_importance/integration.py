@@ -65,6 +65,10 @@ class Mean:
         """Return the gradient of the target: which combination should vary little."""
         return np.ones(1)
 
+    def extremes(self, parts):
+        """Return values that may come though none like them has been seen: none."""
+        return np.zeros((0, 1))
+
     def interval(self, limits, mean):
         """Return the interval of the target.
 
@@ -95,6 +99,15 @@ class Ratio:
         # A ratio of exactly 0 or 1 so far must not hide one of the two integrals.
         ratio = np.clip(self.value(mean), 0.05, 0.95)
         return np.array([1.0, -ratio]) / mean[1]
+
+    def extremes(self, parts):
+        """Return values that may come though none like them has been seen.
+
+        A rate is made of hits and misses; there may be only one kind so far.
+        """
+        seen = parts[:, 1] > 0
+        size = parts[seen, 1].mean() if seen.any() else 0.0
+        return np.array([[size, size], [0.0, size]])
 
     def interval(self, limits, mean):
         """Return all ratios R for which ``first - R second = 0`` is credible.
@@ -140,6 +153,10 @@ class Difference:
         return np.concatenate(
             [self.part.direction(first), -self.part.direction(second)]
         )
+
+    def extremes(self, parts):
+        """Return values that may come though none like them has been seen: none."""
+        return np.zeros((0, self.n_values))
 
     def interval(self, limits, mean):
         """Return the interval of the target, by the delta method."""

@@ -11,7 +11,7 @@ FIRST_ROUND = 100
 ROUND_GROWTH = 0.15
 LONGEST_ROUND = 10_000
 # Growth of the draws at which stopping is considered.
-CHECK_GROWTH = 1.1
+CHECK_GROWTH = 1.12
 # Rounds in a row that bring nothing new, before a run is ended.
 MAX_IDLE_ROUNDS = 100
 

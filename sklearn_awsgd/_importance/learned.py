@@ -5,8 +5,9 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 
 from sklearn_awsgd._importance.families import MAX_STRATA, score_bins
 
-# Rows that a surrogate is first learned from; then at each doubling.
+# Rows that a surrogate is first learned from, and their growth until the next time.
 FIRST_ROWS = 200
+GROWTH = 3
 # Rows it is learned from at most: more make it slower, and hardly better.
 MOST_ROWS = 10_000
 # Evaluated rows for each stratum that there is to be.
@@ -62,7 +63,7 @@ class LearnedStrata:
         """
         seen = known & (mass > 0)
         n_known = int(seen.sum())
-        self.next_at = 2 * n_known
+        self.next_at = GROWTH * n_known
         n_bins = min(MAX_STRATA, n_known // ROWS_PER_STRATUM) // self._n_labels
         n_bins = max(n_bins, 1)
         score = np.zeros(len(mass))
@@ -77,13 +78,16 @@ class LearnedStrata:
             model = HistGradientBoostingRegressor(
                 max_iter=40,
                 learning_rate=0.2,
-                max_leaf_nodes=16,
+                max_leaf_nodes=8,
                 min_samples_leaf=5,
+                max_bins=31,
                 early_stopping=False,
                 random_state=int(self._random.integers(2**31)),
             )
-            model.fit(self._features[rows], np.abs(values[rows]))
-            score[to_score] = np.maximum(model.predict(self._features[to_score]), 0.0)
+            # Of square roots, since a few large values would be all it sees.
+            model.fit(self._features[rows], np.sqrt(np.abs(values[rows])))
+            root = model.predict(self._features[to_score])
+            score[to_score] = np.maximum(root, 0.0) ** 2
             strata[to_score], _ = score_bins(
                 score[to_score],
                 mass[to_score],

@@ -13,6 +13,7 @@ from sklearn_awsgd._importance.continuous import GaussianFamily, GaussianSampler
 from sklearn_awsgd._importance.families import (
     MAX_STRATA,
     NormFamily,
+    PaperRowColumnFamily,
     RowColumnFamily,
     StrataFamily,
     score_bins,
@@ -29,7 +30,7 @@ from sklearn_awsgd._importance.spaces import DistributionSpace, FiniteSpace, Poo
 from sklearn_awsgd._importance.stratified import LEAST_ROWS, StratifiedRounds
 from sklearn_awsgd._importance.weighted import WeightedRounds
 from sklearn_awsgd._validation import check_option, check_rows, check_weights
-from sklearn_awsgd.samplers import StrataSampler
+from sklearn_awsgd.samplers import RowColumnSampler, StrataSampler
 
 # A target with more values than this is a number, not a label; it is cut into bins.
 MAX_LABELS = 100
@@ -64,7 +65,7 @@ def make_rounds(estimator, X, y, sample_weight, strata, generator, *, reset):
             f"scipy.stats, got {type(X).__name__}; for rows use sampler='auto'."
         )
     X = _check_X(estimator, X, reset=reset)
-    if sampler == "row_column":
+    if sampler == "row_column" or isinstance(sampler, RowColumnSampler):
         given = {"y": y, "sample_weight": sample_weight, "strata": strata}
         return _make_entries(estimator, X, given, generator)
     return _make_rows(estimator, X, y, sample_weight, strata, generator)
@@ -149,7 +150,7 @@ def _make_distribution(estimator, X, given, generator):
     if isinstance(setting, str):
         check_option("sampler", setting, ("auto", "gaussian"))
         setting = GaussianSampler()
-    elif isinstance(setting, StrataSampler):
+    elif not isinstance(setting, GaussianSampler):
         raise TypeError("X is a distribution: use sampler='gaussian'.")
     if not callable(estimator.loss):
         raise ValueError(
@@ -179,7 +180,12 @@ def _make_entries(estimator, X, given, generator):
     integrand = Integrand(estimator.estimator, estimator.loss, X, X)
     mass = np.full(n_entries, 1 / n_entries)
     pool = Pool(integrand, mass, _longest_call(estimator), n_columns=X.shape[1])
-    family = RowColumnFamily(generator, X.shape)
+    setting = estimator.sampler
+    setting = RowColumnSampler() if isinstance(setting, str) else clone(setting)
+    if setting.update == "moments":
+        family = RowColumnFamily(generator, X.shape, setting.mixing)
+    else:
+        family = PaperRowColumnFamily(generator, X.shape, setting)
     space = FiniteSpace(pool, family, estimator.control_variate)
     return WeightedRounds(space), float(n_entries)
 

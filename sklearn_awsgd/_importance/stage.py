@@ -67,6 +67,7 @@ class Stage:
 
         means = cell_means(parts)
         residuals = parts - means[cells]
+        clear_rounding(residuals, parts)
         # The variance of a cell's total is this times the sum of squared residuals.
         self.leverage2 = sizes * (sizes - counts) / (n * np.maximum(n - 1, 1))
         self.slopes = np.zeros_like(known_sum)
@@ -83,6 +84,8 @@ class Stage:
         overall = self._by_half(sizes[:, None] * cell_means(parts))
         overall /= np.maximum(self._by_half(sizes), 1)[:, None]
         deviations = parts - overall[self._half[cells]]
+        clear_rounding(deviations, parts)
+        self._extremes = target.extremes(parts) - overall.mean(axis=0)
         self._look_along(cells, residuals, deviations, half_mass, target, prior, score_size)
 
     def _by_group(self, x):
@@ -153,10 +156,7 @@ class Stage:
         self.is_known = self._by_half(left) == 0
         self.largest_weight = (left / n).max()
         half = self._half[cells]
-        self.events = {
-            h: self._event(cells, deviations, far, odds, half == h) for h in (0, 1)
-        }
-        self.events[None] = self._event(cells, deviations, far, odds, half >= 0)
+        self._drawn = cells, deviations, far, odds
         size = np.abs(along) * np.sqrt(sizes / n * left / n)[cells]
         self.along_sizes = [
             (s.sum(), s @ s, s.max(initial=0.0)) for s in (size[half == h] for h in (0, 1))
@@ -178,19 +178,29 @@ class Stage:
                 continue
             x = np.log(score_size[seen])
             y = np.log(fourth[seen] / squares[seen]) / 2
-            power, level = np.polyfit(x, y, 1, w=np.sqrt(self.counts[seen]))
+            weight = self.counts[seen] / self.counts[seen].sum()
+            centred = x - weight @ x
+            spread = weight @ centred**2
+            power = (weight * centred) @ y / spread if spread > 0 else 0.0
             power = min(max(power, 0.0), 1.0)
             level = np.max(y - power * x)
             size = np.exp(level) * score_size[here] ** power
             ratios[here] = np.minimum(size / np.sqrt(event2[half]), 1.0)
         return ratios
 
-    def _event(self, cells, deviations, far, odds, chosen):
+    def events(self, half=None):
         """Return what one more large value, upwards or downwards, would have added.
 
-        It has the weight of the places where large values are to be expected.
+        Parameters
+        ----------
+        half : {0, 1}, default=None
+            As this half shows it, or both.
         """
-        counts = np.bincount(cells[chosen], minlength=len(self.sizes))
+        cells, deviations, far, odds = self._drawn
+        chosen = True if half is None else self._half[cells] == half
+        if half is not None:
+            cells = cells[chosen]
+        counts = np.bincount(cells, minlength=len(self.sizes))
         weight = (self.sizes - counts) * (counts > 0) / np.maximum(counts, 1)
         # With the same chance for every row of a group, whatever the scores say.
         squares = self._by_group(counts * (weight * self._ratios) ** 2)
@@ -198,8 +208,8 @@ class Stage:
         events = np.zeros((2, deviations.shape[1]))
         for k, rows in enumerate((chosen & (far > 0), chosen & (far < 0))):
             if rows.any():
-                events[k] = weight * (odds[rows] @ deviations[rows]) / odds[rows].sum()
-        return events
+                events[k] = odds[rows] @ deviations[rows] / odds[rows].sum()
+        return weight * np.concatenate([events, self._extremes])
 
     def moments(self, half, share):
         """Return the moments of a half's part of the estimate, in order.
@@ -219,6 +229,11 @@ class Stage:
             np.array([share * total, share**2 * squares]),
             share * largest,
         )
+
+
+def clear_rounding(deviations, values):
+    """Set to zero what is rounding: values that are all alike must not vary."""
+    deviations[np.abs(deviations) <= 1e-13 * np.abs(values)] = 0.0
 
 
 def shrunken_slope(x, y):

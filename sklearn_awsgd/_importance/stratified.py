@@ -70,16 +70,16 @@ class StratifiedRounds:
         self._past_stages = []
         self._active = np.ones(2, dtype=bool)
         self.pending = None
-        self._deal(strata)
-        self.restratify(strata, n_strata, score)
+        self.restratify(strata, n_strata, score, self._deal(strata))
 
     def _deal(self, strata):
-        """Deal the rows of every stratum to the two halves."""
+        """Deal the rows of every stratum to the two halves; return their order."""
         order = self._shuffled(np.flatnonzero(~self.pool.known), strata)
         self.half = np.zeros(len(self.pool.mass), dtype=np.int8)
         begin = int(self._random.integers(2))
         self.half[order] = (np.arange(len(order)) + begin) % 2
         self._half_mass = np.bincount(self.half, self.pool.mass, 2)
+        return np.concatenate([order[begin::2], order[1 - begin :: 2]])
 
     def _shuffled(self, rows, cells):
         """Return rows in random order, sorted by cell."""
@@ -107,16 +107,17 @@ class StratifiedRounds:
         """What is evaluated."""
         return self.pool.integrand
 
-    def restratify(self, strata, n_strata, score=None):
+    def restratify(self, strata, n_strata, score=None, order=None):
         """Begin a stage: choose the strata of the rows not evaluated yet.
 
-        Strata and scores of a half must depend on values of the other half only.
+        Strata and scores of a half must depend on values of the other half only. The
+        rows may be given in random order, sorted by half and stratum.
         """
         self.n_strata = n_strata
         unknown = np.flatnonzero(~self.pool.known)
         cells = self.half * np.int32(n_strata) + strata
         # In a new order: the rows that an earlier stage left lie in no random one.
-        self._order = self._shuffled(unknown, cells)
+        self._order = self._shuffled(unknown, cells) if order is None else order
         self._sizes = np.bincount(cells[unknown], minlength=2 * n_strata)
         self._begin = np.cumsum(self._sizes) - self._sizes
         self._taken = np.zeros(2 * n_strata, dtype=np.intp)
@@ -298,7 +299,7 @@ class StratifiedRounds:
 
     def _hidden_events(self, stage, half, mean):
         """Return what one more large value would have added."""
-        events, bounds = stage.events[half], np.array(self.target.bounds)
+        events, bounds = stage.events(half), np.array(self.target.bounds)
         if events.any() or len(mean) > 1 or not np.isfinite(bounds).all():
             return events
         # Nothing varied: what is known is the range.
@@ -336,19 +337,19 @@ class StratifiedRounds:
         """Return the variance of a plain average of as many rows, over ours."""
         estimate = self.estimate()
         direction = self.target.direction(estimate.mean)
-        rows = self._drawn.get("rows", np.intp)
-        known = self.pool.known & (self.pool.mass > 0)
-        weight = known.astype(float)
-        weight[rows] = (self._sizes / np.maximum(self._taken, 1))[
-            self._drawn.get("cells", np.intp)
-        ]
-        weight *= self.pool.mass
-        along = self.pool.values @ direction
+        before, cells = self._known_before, self._drawn.get("cells", np.intp)
+        rows = np.concatenate([before, self._drawn.get("rows", np.intp)])
+        stands_for = (self._sizes / np.maximum(self._taken, 1))[cells]
+        weight = np.concatenate([np.ones(len(before)), stands_for])
+        weight *= self.pool.mass[rows]
+        along = self.pool.values[rows] @ direction
         mean = weight @ along / weight.sum()
         uniform = weight @ (along - mean) ** 2 / weight.sum()
         uniform *= 1 / self.n_evaluations - 1 / self.pool.n_points
         ours = direction @ estimate.second @ direction
-        return uniform / ours if ours > 0 else 1.0
+        if ours == 0:
+            return np.inf if uniform > 0 else 1.0
+        return uniform / ours
 
     def sample(self, n_samples):
         """Draw positions with replacement, as strata are drawn now, with weights."""

@@ -198,7 +198,9 @@ class WeightedRounds:
         total, first, second = self._uniform
         ours = self.direction @ self.estimate().second @ self.direction
         uniform = max(second / total - (first / total) ** 2, 0.0)
-        return uniform / self.n_evaluations / ours if ours > 0 else 1.0
+        if ours == 0:
+            return np.inf if uniform > 0 else 1.0
+        return uniform / self.n_evaluations / ours
 
     def probabilities(self):
         """Return what the family has learned."""
