@@ -31,6 +31,7 @@ from scipy import sparse
 from sklearn.datasets import make_classification
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
@@ -357,26 +358,18 @@ def coverage(data, n_runs):
 
 
 def evaluations_for(truth, fits, wanted=0.02):
-    """Return after how many evaluations the error of runs is as wanted, from there on.
+    """Return after how many evaluations the root mean square error is as wanted.
 
-    The error is the root mean square over runs, read from their histories.
+    The squared errors of all runs at all times are made a falling function of the
+    number of evaluations by isotonic regression. None when they do not get there.
     """
     histories = [fit.history_ for fit in fits]
-    most = max(h["evaluations"][-1] for h in histories)
-    grid = np.unique(np.geomspace(100, most, 200).astype(int))
-    squares = np.zeros(len(grid))
-    for h in histories:
-        # The estimate at a number of evaluations: the last one before.
-        last = np.searchsorted(h["evaluations"], grid, side="right") - 1
-        error = h["estimate"][np.maximum(last, 0)] / truth - 1
-        squares += np.where(last < 0, 1.0, error) ** 2
-    rmse = np.sqrt(squares / len(histories))
-    above = np.flatnonzero(rmse > wanted)
-    if len(above) == 0:
-        return float(grid[0])
-    if above[-1] == len(grid) - 1:
-        return None
-    return float(grid[above[-1] + 1])
+    evaluations = np.concatenate([h["evaluations"] for h in histories])
+    error = np.concatenate([h["estimate"] for h in histories]) / truth - 1
+    falling = IsotonicRegression(increasing=False).fit(np.log(evaluations), error**2)
+    grid = np.geomspace(evaluations.min(), evaluations.max(), 2000)
+    reached = falling.predict(np.log(grid)) <= wanted**2
+    return float(grid[np.argmax(reached)]) if reached.any() else None
 
 
 def neyman_evaluations(f, strata, wanted=0.02):

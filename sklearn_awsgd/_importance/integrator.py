@@ -10,8 +10,11 @@ from sklearn_awsgd._importance.integration import Estimate
 FIRST_ROUND = 100
 ROUND_GROWTH = 0.15
 LONGEST_ROUND = 10_000
-# Growth of the draws at which stopping is considered.
-CHECK_GROWTH = 1.12
+# Growth of the draws at which all is learned again and stopping is considered.
+CHECK_GROWTH = 1.15
+# With many draws it is rarer: each time costs as much as all draws so far.
+MANY_DRAWS = 20_000
+RARE_CHECK_GROWTH = 1.3
 # Rounds in a row that bring nothing new, before a run is ended.
 MAX_IDLE_ROUNDS = 100
 
@@ -108,7 +111,9 @@ class Integrator:
             idle = idle + 1 if rounds.n_evaluations == before else 0
             self._seconds = perf_counter() - started
             if rounds.n_draws >= self._check_at:
-                self._check_at = CHECK_GROWTH * rounds.n_draws
+                many = rounds.n_draws > MANY_DRAWS
+                growth = RARE_CHECK_GROWTH if many else CHECK_GROWTH
+                self._check_at = growth * rounds.n_draws
                 rounds.learn()
                 self._record()
                 report(self)

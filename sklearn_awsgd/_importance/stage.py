@@ -197,18 +197,21 @@ class Stage:
             As this half shows it, or both.
         """
         cells, deviations, far, odds = self._drawn
-        chosen = True if half is None else self._half[cells] == half
         if half is not None:
-            cells = cells[chosen]
+            chosen = self._half[cells] == half
+            cells, deviations, far, odds = (
+                x[chosen] for x in (cells, deviations, far, odds)
+            )
         counts = np.bincount(cells, minlength=len(self.sizes))
         weight = (self.sizes - counts) * (counts > 0) / np.maximum(counts, 1)
         # With the same chance for every row of a group, whatever the scores say.
         squares = self._by_group(counts * (weight * self._ratios) ** 2)
         weight = np.sqrt(np.max(squares / np.maximum(self._by_group(counts), 1)))
         events = np.zeros((2, deviations.shape[1]))
-        for k, rows in enumerate((chosen & (far > 0), chosen & (far < 0))):
-            if rows.any():
-                events[k] = odds[rows] @ deviations[rows] / odds[rows].sum()
+        for k, chance in enumerate((odds * (far > 0), odds * (far < 0))):
+            total = chance.sum()
+            if total > 0:
+                events[k] = chance @ deviations / total
         return weight * np.concatenate([events, self._extremes])
 
     def moments(self, half, share):

@@ -68,6 +68,8 @@ class StratifiedRounds:
         self._learned = learned
         self._n_groups = n_groups
         self._past_stages = []
+        # As of the last time that something was learned.
+        self._estimate = None
         self._active = np.ones(2, dtype=bool)
         self.pending = None
         self.restratify(strata, n_strata, score, self._deal(strata))
@@ -271,6 +273,7 @@ class StratifiedRounds:
             self._score_size,
         )
         self._spread = np.sqrt(self._stage.squares)
+        self._estimate = None
 
     def estimate(self, half=None):
         """Return the estimate over the pool.
@@ -281,6 +284,8 @@ class StratifiedRounds:
             Return what this half tells about the estimate of both, as if the other one
             were like it.
         """
+        if half is None and self._estimate is not None:
+            return self._estimate
         stages = [*self._past_stages, *([self._stage] if self._stage else [])]
         parts = []
         for h in (0, 1) if half is None else (half, half):
@@ -295,7 +300,10 @@ class StratifiedRounds:
         mean, second, third, sizes, largest = zip(*parts)
         sizes = np.array([*sum(sizes), max(largest)])
         events = self._hidden_events(stages[-1], half, sum(mean))
-        return Estimate(sum(mean), sum(second), sum(third), events, sizes)
+        estimate = Estimate(sum(mean), sum(second), sum(third), events, sizes)
+        if half is None:
+            self._estimate = estimate
+        return estimate
 
     def _hidden_events(self, stage, half, mean):
         """Return what one more large value would have added."""
@@ -338,11 +346,13 @@ class StratifiedRounds:
         estimate = self.estimate()
         direction = self.target.direction(estimate.mean)
         before, cells = self._known_before, self._drawn.get("cells", np.intp)
-        rows = np.concatenate([before, self._drawn.get("rows", np.intp)])
+        mass = self.pool.mass[self._drawn.get("rows", np.intp)]
         stands_for = (self._sizes / np.maximum(self._taken, 1))[cells]
-        weight = np.concatenate([np.ones(len(before)), stands_for])
-        weight *= self.pool.mass[rows]
-        along = self.pool.values[rows] @ direction
+        weight = stands_for * mass
+        along = self._drawn.get("parts").reshape(len(mass), -1) @ direction / mass
+        if len(before):
+            weight = np.concatenate([self.pool.mass[before], weight])
+            along = np.concatenate([self.pool.values[before] @ direction, along])
         mean = weight @ along / weight.sum()
         uniform = weight @ (along - mean) ** 2 / weight.sum()
         uniform *= 1 / self.n_evaluations - 1 / self.pool.n_points
