@@ -266,6 +266,7 @@ def test_rates_of_a_bounded_loss_without_an_event():
     rounds.learn()
     assert rounds.estimate().interval(Mean(), 0.95) == (-np.inf, np.inf)
     rounds.target = Mean((0.0, 1.0))
+    rounds.learn()
     low, high = rounds.estimate().interval(rounds.target, 0.95)
     assert low == 0
     # "Three over n", two-sided and for the rows not seen.

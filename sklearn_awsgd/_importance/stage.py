@@ -109,14 +109,21 @@ class Stage:
         taken = self.counts / np.maximum(sizes, 1)
         # Without replacement, as moments of a sum of that many different rows.
         third = sizes**3.0 * (1 - taken) * (1 - 2 * taken) / (n * (n - 1.0) * (n - 2))
-        self.second, self.third = [], []
-        for half in (0, 1):
-            rows = self._half[cells] == half
-            r, c = residuals[rows], cells[rows]
-            self.second.append((self.leverage2[c, None] * r).T @ r)
-            pairs = (r[:, :, None] * r[:, None, :]).reshape(len(r), -1)
-            cubes = (third[c, None] * r).T @ pairs
-            self.third.append(cubes.reshape((r.shape[1],) * 3))
+        columns = residuals.T
+
+        def by_half(weight, *indices):
+            product = columns[indices[0]]
+            for index in indices[1:]:
+                product = product * columns[index]
+            return self._by_half(weight * np.bincount(cells, product, len(sizes)))
+
+        shape = len(columns)
+        self.second = np.zeros((2, shape, shape))
+        self.third = np.zeros((2, shape, shape, shape))
+        for i, j in np.ndindex(shape, shape):
+            self.second[:, i, j] = by_half(self.leverage2, i, j)
+            for k in range(shape):
+                self.third[:, i, j, k] = by_half(third, i, j, k)
 
     def _look_along(self, cells, residuals, deviations, half_mass, target, prior, score_size):
         """Measure what matters for the target: spreads of cells, large values."""
@@ -125,10 +132,11 @@ class Stage:
         directions = np.stack(
             [target.direction(self.mean[1 - h] / half_mass[1 - h]) for h in (0, 1)]
         )
-        along = np.einsum("ij,ij->i", residuals, directions[self._half[cells]])
+        directions = directions[self._half]
+        along = sum(r * d[cells] for r, d in zip(residuals.T, directions.T))
         squares = np.bincount(cells, along**2, len(sizes))
         # A large value: as in a row drawn with odds of its squared deviation.
-        far = np.einsum("ij,ij->i", deviations, directions[self._half[cells]])
+        far = sum(r * d[cells] for r, d in zip(deviations.T, directions.T))
         odds = (sizes / n)[cells] * far**2
         total = self._by_half(np.bincount(cells, odds, len(sizes)))
         fourth = self._by_half(np.bincount(cells, odds * far**2, len(sizes)))
@@ -155,12 +163,17 @@ class Stage:
         self.variance = self._by_half(sizes * left / n * self.squares)
         self.is_known = self._by_half(left) == 0
         self.largest_weight = (left / n).max()
-        half = self._half[cells]
         self._drawn = cells, deviations, far, odds
-        size = np.abs(along) * np.sqrt(sizes / n * left / n)[cells]
-        self.along_sizes = [
-            (s.sum(), s @ s, s.max(initial=0.0)) for s in (size[half == h] for h in (0, 1))
-        ]
+        factor = np.sqrt(sizes / n * left / n)
+        size = np.abs(along)
+        self.along_sizes = np.stack(
+            [
+                self._by_half(factor * np.bincount(cells, size, len(sizes))),
+                self._by_half(factor**2 * squares),
+                np.full(2, (size * factor[cells]).max()),
+            ],
+            axis=1,
+        )
 
     def _event_ratios(self, cells, along, squares, event2, score_size):
         """Return how large a large value would be in each cell, relative to all.

@@ -349,7 +349,8 @@ class StratifiedRounds:
         mass = self.pool.mass[self._drawn.get("rows", np.intp)]
         stands_for = (self._sizes / np.maximum(self._taken, 1))[cells]
         weight = stands_for * mass
-        along = self._drawn.get("parts").reshape(len(mass), -1) @ direction / mass
+        parts = self._drawn.get("parts")
+        along = parts @ direction / mass if len(mass) else np.zeros(0)
         if len(before):
             weight = np.concatenate([self.pool.mass[before], weight])
             along = np.concatenate([self.pool.values[before] @ direction, along])
