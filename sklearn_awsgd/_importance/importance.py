@@ -54,7 +54,8 @@ or sampler object, default="auto"
           draws locations. The loss gets the locations.
         - "auto": "gaussian" for a distribution, "strata" when strata are given, "label"
           when there is y, else "uniform".
-        - :class:`~sklearn_awsgd.samplers.StrataSampler` or
+        - :class:`~sklearn_awsgd.samplers.StrataSampler`,
+          :class:`~sklearn_awsgd.samplers.RowColumnSampler` or
           :class:`~sklearn_awsgd.samplers.GaussianSampler` set the details, among them
           the paper's gradient step instead of closed forms.
     surrogate : fitted estimator, array-like of shape (n_samples,), "learned" or None, \
@@ -62,11 +63,11 @@ default=None
         A cheap guess of the function at *every* row. Labels or strata are then divided
         into bins of it, and it becomes a control variate. A fitted cheap model is
         scored by its own `loss`; an array is taken as it is; "learned" fits a gradient
-        boosted regressor of the absolute values to the rows evaluated so far, at every
-        doubling of their number (X must be dense and numeric).
+        boosted regressor of the absolute values to the rows evaluated so far, whenever
+        their number has tripled (X must be dense and numeric).
     control_variate : bool, default=True
         Whether what is known of rows is used to lower the variance. False is the
-        paper's algorithm.
+        paper's algorithm, with replacement.
     max_evaluations : int >= 3, default=10000
         Largest number of evaluations, in ``fit`` and in each ``partial_fit``.
     rtol : float > 0 or None, default=0.02
@@ -90,15 +91,16 @@ default=None
     std_error_ : float
         Its standard error; 0 when every row has been evaluated.
     confidence_interval_ : tuple of two floats
-        Interval that covers the truth with probability `confidence`. When the effective
-        sample size is below 25, all that is known: the range of the loss.
+        Interval that covers the truth with probability `confidence`. When values did not
+        vary at all, what else is known: the range of the loss.
     status_ : {"exact", "tolerance", "budget", "interrupted"}
         Why sampling ended; "interrupted" after an error of the loss.
     n_evaluations_ : int
         Number of distinct rows evaluated; each is evaluated once. (One of them is
         evaluated again, to check that the loss is a function.)
     n_draws_ : int
-        Number of draws, with replacement.
+        Number of draws. Of strata each is a new row; other samplers draw with
+        replacement.
     effective_sample_size_ : float
         How many draws of equal size would have varied as much.
     max_weight_share_ : float
@@ -120,17 +122,20 @@ default=None
 
     Notes
     -----
-    Round k gives ``A_k + mean((f - a_k) / q_k)``: q_k is the density learned before the
-    round, a_k a guess of f made before the round (its value for rows evaluated before)
-    and A_k the exact mean of the guess. Each round is unbiased; they are averaged with
-    weights ``B_k sqrt(T_k)``, B_k draws in the round and T_k so far [2]_. The interval
-    allows for skewness [3]_ and for large values that may not have been seen yet.
+    Strata are sampled without replacement, each in numbers proportional to its size and
+    the spread of its values (Neyman), and the estimate is the stratified mean. The pool
+    is dealt into two halves, and each learns from the other, so that the size of a
+    sample does not depend on its own values. Matrices, distributions, "norm" and the
+    paper's update rules draw with replacement, with weights 1/q; rounds k are averaged
+    with weights ``B_k sqrt(T_k)``, B_k draws in the round and T_k so far [2]_. The
+    interval allows for skewness and for one more large value than has been seen [3]_.
 
     References
     ----------
     .. [1] G. Bouchard, T. Trouillon, J. Perez, A. Gaidon, "Online Learning to Sample".
     .. [2] A. Owen, Y. Zhou, "The square root rule for adaptive importance sampling".
-    .. [3] P. Hall, "On the removal of skewness by transformation", 1992.
+    .. [3] M. P. Fay, E. J. Feuer, "Confidence intervals for directly standardized
+       rates: a method based on the gamma distribution", 1997.
 
     Examples
     --------

@@ -14,6 +14,8 @@ REFIT_GROWTH = 1.4
 # The run ends when less than this share of the budget is left, draws with replacement
 # bringing few new rows by then.
 BUDGET_LEFT = 0.01
+# Growth of the draws until an interval that is narrow enough is looked at again.
+CONFIRMATION = 1.6
 
 
 class Combination:
@@ -108,6 +110,7 @@ class WeightedRounds:
         self.direction = target.direction(np.zeros(target.n_values))
         self.pending = None
         self._refit_at = 0
+        self._confirm_at = None
         # Of one uniform draw along the direction: sums of 1/q, f/q and f^2/q.
         self._uniform = np.zeros(3)
 
@@ -180,6 +183,10 @@ class WeightedRounds:
     def has_reached(self, rtol, confidence, with_past):
         """Return whether the interval is as narrow as wanted.
 
+        A run that has been low also looks precise. So the first time that the interval
+        is narrow enough does not count: it is confirmed by more draws, which know
+        nothing of it.
+
         Parameters
         ----------
         rtol : float
@@ -189,9 +196,18 @@ class WeightedRounds:
         with_past : callable
             Takes an estimate over this space, returns that over all of a stream.
         """
+        if self._confirm_at is not None and self.n_draws < self._confirm_at:
+            return False
         estimate = with_past(self.estimate())
         enough = estimate.effective_sample_size(self.target) >= STOPPING_SAMPLE_SIZE
-        return enough and relative_width(estimate, self.target, confidence) <= rtol
+        narrow = relative_width(estimate, self.target, confidence) <= rtol
+        if not (enough and narrow):
+            self._confirm_at = None
+            return False
+        if self._confirm_at is None:
+            self._confirm_at = CONFIRMATION * self.n_draws
+            return False
+        return True
 
     def variance_gain(self):
         """Return the variance of as many uniform evaluations, over ours."""
