@@ -130,6 +130,18 @@ def pools(data, names, kinds=("logistic", "boosted")):
             }
 
 
+class Looked:
+    """A binary classifier whose predictions are known."""
+
+    classes_ = np.array([0, 1])
+
+    def __init__(self, hits):
+        self.hits = hits.astype(int)
+
+    def predict(self, X):
+        return self.hits[X[:, -1].astype(int)]
+
+
 def run(f, y, seed, X=None, **parameters):
     """Run the estimator on known values; X is only needed by a learned surrogate."""
     keys = np.arange(len(f), dtype=float)[:, None]
@@ -138,8 +150,12 @@ def run(f, y, seed, X=None, **parameters):
     def loss(rows, y_rows):
         return f[rows[:, -1].astype(int)]
 
+    model = None
+    if y.max() == 1 and np.isin(f, (0, 1)).all():
+        # Under its name, so that the range of the loss is known.
+        model, loss = Looked(np.where(f > 0, 1 - y, y)), "zero_one"
     estimator = MinVarianceImportanceEstimator(
-        loss=loss, random_state=seed, **parameters
+        model, loss, random_state=seed, **parameters
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -250,18 +266,6 @@ def generated_coverage(n_runs):
     for name, f in cases.items():
         fits = [numbers(run(f, y, s, max_evaluations=4000)) for s in range(n_runs)]
         yield coverage_row(name, f.mean(), fits, budget=4000)
-
-
-class Looked:
-    """A binary classifier whose predictions are known."""
-
-    classes_ = np.array([0, 1])
-
-    def __init__(self, hits):
-        self.hits = hits.astype(int)
-
-    def predict(self, X):
-        return self.hits[X[:, 0].astype(int)]
 
 
 def rate_coverage(pool, n_runs, **labels):

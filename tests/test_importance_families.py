@@ -68,7 +68,9 @@ FAMILIES = {
         lambda points: points["i"] * 10 + points["j"],
     ),
     "paper's row_column": lambda: (
-        PaperRowColumnFamily(np.random.PCG64(0), (6, 10), RowColumnSampler(update="sgd")),
+        PaperRowColumnFamily(
+            np.random.PCG64(0), (6, 10), RowColumnSampler(update="sgd")
+        ),
         None,
         lambda points: points["i"] * 10 + points["j"],
     ),

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from sklearn_awsgd._importance.integrands import Integrand
-from sklearn_awsgd._importance.learned import LearnedStrata
 from sklearn_awsgd._importance.integration import Mean, Ratio
+from sklearn_awsgd._importance.learned import LearnedStrata
 from sklearn_awsgd._importance.spaces import Pool
 from sklearn_awsgd._importance.stage import Stage, fill, round_to, shrunken_slope
 from sklearn_awsgd._importance.stratified import Columns, StratifiedRounds
@@ -56,7 +56,7 @@ def test_stage_has_the_moments_of_all_possible_samples(with_score):
         means.append(stage.mean)
         seconds.append(stage.second)
         thirds.append(stage.third)
-    truth = known_sum + [parts[:5].sum(axis=0), parts[5:].sum(axis=0)]
+    truth = known_sum + np.stack([parts[:5].sum(axis=0), parts[5:].sum(axis=0)])
     assert_allclose(np.mean(means, axis=0), truth, rtol=1e-12)
     if with_score:
         return

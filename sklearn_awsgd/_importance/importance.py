@@ -91,8 +91,8 @@ default=None
     std_error_ : float
         Its standard error; 0 when every row has been evaluated.
     confidence_interval_ : tuple of two floats
-        Interval that covers the truth with probability `confidence`. When values did not
-        vary at all, what else is known: the range of the loss.
+        Interval that covers the truth with probability `confidence`. When values did
+        not vary at all, what else is known: the range of the loss.
     status_ : {"exact", "tolerance", "budget", "interrupted"}
         Why sampling ended; "interrupted" after an error of the loss.
     n_evaluations_ : int

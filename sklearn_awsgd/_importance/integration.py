@@ -40,7 +40,9 @@ def gamma_quantile(mean, variance, third, probability):
     if skewness < 0:
         return -gamma_quantile(-mean, variance, -third, 1 - probability)
     shape = 1 / skewness**2
-    return float(mean + se * (skewness * gammaincinv(shape, probability) - 1 / skewness))
+    return float(
+        mean + se * (skewness * gammaincinv(shape, probability) - 1 / skewness)
+    )
 
 
 class Mean:

@@ -8,6 +8,8 @@ UNSEEN_EVENTS = 0.5
 UNSEEN_IN_ALL = 2.0
 # Rows of each cell that a score counts for in what is known of its spread.
 ROWS_IN_DOUBT = 3
+# Large values that what was guessed before counts for.
+EVENTS_IN_DOUBT = 10
 # Squared standard errors that a slope has to exceed.
 SLOPE_DOUBT = 2.0
 
@@ -86,7 +88,9 @@ class Stage:
         deviations = parts - overall[self._half[cells]]
         clear_rounding(deviations, parts)
         self._extremes = target.extremes(parts) - overall.mean(axis=0)
-        self._look_along(cells, residuals, deviations, half_mass, target, prior, score_size)
+        self._look_along(
+            cells, residuals, deviations, half_mass, target, prior, score_size
+        )
 
     def _by_group(self, x):
         return np.bincount(self._group, x, 2 * self._n_groups)
@@ -125,7 +129,9 @@ class Stage:
             for k in range(shape):
                 self.third[:, i, j, k] = by_half(third, i, j, k)
 
-    def _look_along(self, cells, residuals, deviations, half_mass, target, prior, score_size):
+    def _look_along(
+        self, cells, residuals, deviations, half_mass, target, prior, score_size
+    ):
         """Measure what matters for the target: spreads of cells, large values."""
         sizes, n = self.sizes, np.maximum(self.counts, 1)
         # The direction of a half is known from the other one.
@@ -159,6 +165,13 @@ class Stage:
             doubt = doubt / (doubt + n_half)
             self.squares += doubt * (scale[self._half] * prior - self.squares)
         self.squares += hidden
+        # While there are few large values, little is known of spreads.
+        seen2, seen4 = (
+            self._by_half(np.bincount(cells, far**power, len(sizes)))
+            for power in (2, 4)
+        )
+        n_events = seen2**2 / np.where(seen4 > 0, seen4, 1.0)
+        self.certainty = n_events / (n_events + EVENTS_IN_DOUBT)
         left = sizes - self.counts
         self.variance = self._by_half(sizes * left / n * self.squares)
         self.is_known = self._by_half(left) == 0

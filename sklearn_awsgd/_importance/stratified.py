@@ -137,10 +137,11 @@ class StratifiedRounds:
             self._prior = self._expected_squares(cells[unknown], np.abs(x))
             size = np.bincount(cells[unknown], np.abs(x), 2 * n_strata)
             self._score_size = size / np.maximum(self._sizes, 1)
-            self._spread = np.sqrt(self._prior)
+            self._first_spread = np.sqrt(self._prior)
         else:
             # Between taking strata as they come and taking the same of all.
-            self._spread = 1 / np.sqrt(np.maximum(self._sizes, 1))
+            self._first_spread = 1 / np.sqrt(np.maximum(self._sizes, 1))
+        self._spread = self._first_spread
         self._stage = None
 
     def _expected_squares(self, cells, size):
@@ -160,8 +161,13 @@ class StratifiedRounds:
         """Return which share of a half's rows each stratum should have."""
         cells = self._cells(half)
         sizes = self._sizes[cells]
-        weight = sizes * self._spread[self._cells(1 - half)]
-        weight = weight / (weight.sum() or 1.0)
+        certainty = 0.0 if self._stage is None else self._stage.certainty[1 - half]
+        weight = np.zeros(self.n_strata)
+        for spread, share in (
+            (self._first_spread[cells], 1 - certainty),
+            (self._spread[self._cells(1 - half)], certainty),
+        ):
+            weight += share * sizes * spread / ((sizes * spread).sum() or 1.0)
         return (1 - self._mixing) * weight + self._mixing * sizes / max(sizes.sum(), 1)
 
     def _cells(self, half):
