@@ -14,7 +14,9 @@ LONGEST_ROUND = 10_000
 CHECK_GROWTH = 1.15
 # With many draws it is rarer: each time costs as much as all draws so far.
 MANY_DRAWS = 20_000
-RARE_CHECK_GROWTH = 1.3
+RARE_CHECK_GROWTH = 1.6
+# But it is not put off beyond the end that is in sight, as long as that is so far off.
+LEAST_CHECK_GROWTH = 1.03
 # Rounds in a row that bring nothing new, before a run is ended.
 MAX_IDLE_ROUNDS = 100
 
@@ -121,6 +123,8 @@ class Integrator:
                     rtol, confidence, self._with_past
                 ):
                     return "tolerance"
+                in_sight = max(rounds.end_in_sight, LEAST_CHECK_GROWTH * rounds.n_draws)
+                self._check_at = min(self._check_at, in_sight)
         self._seconds = perf_counter() - started
         rounds.learn()
         self._record()

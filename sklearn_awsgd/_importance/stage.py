@@ -10,6 +10,8 @@ UNSEEN_IN_ALL = 2.0
 ROWS_IN_DOUBT = 3
 # Large values that what was guessed before counts for.
 EVENTS_IN_DOUBT = 10
+# About as many rows as a slope is fitted to, at most.
+ROWS_FOR_SLOPE = 10_000
 # Squared standard errors that a slope has to exceed.
 SLOPE_DOUBT = 2.0
 
@@ -100,11 +102,13 @@ class Stage:
 
     def _fit_slopes(self, cells, deviations, residuals):
         """Give each half the coefficient that is best for the other one."""
-        root = np.sqrt(self.leverage2)[cells, None]
+        root = np.sqrt(self.leverage2)[:, None]
         for half in (0, 1):
-            rows = self._half[cells] == half
+            rows = np.flatnonzero(self._half[cells] == half)
+            rows = rows[:: 1 + len(rows) // ROWS_FOR_SLOPE]
             self.slopes[1 - half] = shrunken_slope(
-                root[rows] * deviations[rows], root[rows] * residuals[rows]
+                root[cells[rows]] * deviations[rows],
+                root[cells[rows]] * residuals[rows],
             )
 
     def _measure(self, cells, residuals):

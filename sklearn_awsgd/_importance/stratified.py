@@ -71,6 +71,8 @@ class StratifiedRounds:
         # As of the last time that something was learned.
         self._estimate = None
         self._active = np.ones(2, dtype=bool)
+        # Draws after which the wanted tolerance may be reached, as far as is known.
+        self.end_in_sight = np.inf
         self.pending = None
         self.restratify(strata, n_strata, score, self._deal(strata))
 
@@ -142,6 +144,7 @@ class StratifiedRounds:
             # Between taking strata as they come and taking the same of all.
             self._first_spread = 1 / np.sqrt(np.maximum(self._sizes, 1))
         self._spread = self._first_spread
+        self._known_shares = {}
         self._stage = None
 
     def _expected_squares(self, cells, size):
@@ -159,6 +162,11 @@ class StratifiedRounds:
 
     def _shares(self, half):
         """Return which share of a half's rows each stratum should have."""
+        if half not in self._known_shares:
+            self._known_shares[half] = self._find_shares(half)
+        return self._known_shares[half]
+
+    def _find_shares(self, half):
         cells = self._cells(half)
         sizes = self._sizes[cells]
         certainty = 0.0 if self._stage is None else self._stage.certainty[1 - half]
@@ -279,6 +287,7 @@ class StratifiedRounds:
             self._score_size,
         )
         self._spread = np.sqrt(self._stage.squares)
+        self._known_shares = {}
         self._estimate = None
 
     def estimate(self, half=None):
@@ -332,13 +341,17 @@ class StratifiedRounds:
             Takes an estimate over this pool, returns that over all of a stream.
         """
         taken = np.add.reduceat(self._taken, [0, self.n_strata])
+        wanted = np.zeros(2)
         for half in (0, 1):
             other = with_past(self.estimate(1 - half))
             width = relative_width(other, self.target, confidence)
             ratio = (width / (STOPPING_MARGIN * rtol)) ** 2
             if other.effective_sample_size(self.target) < STOPPING_SAMPLE_SIZE:
                 ratio = np.inf
-            self._active[half] = taken[half] < taken[1 - half] * ratio
+            wanted[half] = taken[1 - half] * ratio
+        self._active = taken < wanted
+        missing = np.maximum(wanted - taken, 0.0).sum()
+        self.end_in_sight = self.n_draws + missing
         if self._active.any():
             return False
         both = with_past(self.estimate())

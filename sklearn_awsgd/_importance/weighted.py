@@ -101,6 +101,7 @@ class WeightedRounds:
 
     # Shorter ones have no third moment.
     shortest_round = 3
+    end_in_sight = np.inf
 
     def __init__(self, space):
         self.space = space
