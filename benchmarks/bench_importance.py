@@ -450,10 +450,10 @@ def evaluations(data, n_runs):
                 "neyman_label": neyman_evaluations(f, y),
             }
 
-            def count(name, runs, most=n, truth=truth, f=f, y=y, row=row, **parameters):
+            def count(name, runs, n=n, truth=truth, f=f, y=y, row=row, **parameters):
                 started = time.process_time()
                 fits = [
-                    run(f, y, seed, max_evaluations=most, rtol=None, **parameters)
+                    run(f, y, seed, max_evaluations=n, rtol=None, **parameters)
                     for seed in range(runs)
                 ]
                 row[name] = evaluations_for(truth, fits)
@@ -464,10 +464,8 @@ def evaluations(data, n_runs):
             count("ours_surrogate", n_runs, surrogate=pool["scores"][loss])
             row["vegas"] = vegas_evaluations(f, 5)
             if loss == "log_loss":
-                # Beyond this budget it would be of no use.
-                most = min(n, 40_000)
                 learned = {"X": pool["X"], "surrogate": "learned"}
-                count("ours_learned", max(n_runs // 2, 3), most, **learned)
+                count("ours_learned", max(n_runs // 2, 3), **learned)
             yield row
 
 
