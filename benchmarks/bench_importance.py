@@ -370,9 +370,10 @@ def evaluations_for(truth, fits, wanted=0.02):
     histories = [fit.history_ for fit in fits]
     evaluations = np.concatenate([h["evaluations"] for h in histories])
     error = np.concatenate([h["estimate"] for h in histories]) / truth - 1
-    falling = IsotonicRegression(increasing=False).fit(np.log(evaluations), error**2)
+    # Between two points it is linear in 1/n, as the variance of an average is.
+    rising = IsotonicRegression().fit(1 / evaluations, error**2)
     grid = np.geomspace(evaluations.min(), evaluations.max(), 2000)
-    reached = falling.predict(np.log(grid)) <= wanted**2
+    reached = rising.predict(1 / grid) <= wanted**2
     return float(grid[np.argmax(reached)]) if reached.any() else None
 
 
