@@ -262,6 +262,9 @@ class PaperRowColumnFamily:
 
     def draw_points(self, n_points):
         """Draw points that share one state."""
+        # The kernel draws random numbers ahead; a new one has none left over, so that
+        # a copy goes on alike.
+        self._make_kernel()
         return self._kernel.draw_points(n_points)
 
     def observe_points(self, points):
