@@ -182,7 +182,7 @@ class GaussianFamily:
         forget = 1.0 if self._scale is None else 0.1
         self._scale = (1 - forget) * (self._scale or 0.0) + forget * mean_norm2
 
-    def refit(self, squares, counts):
+    def refit(self):
         """Fit the mixture to all draws so far."""
         if self._setting.update != "moments":
             return
@@ -214,7 +214,3 @@ class GaussianFamily:
     def probabilities(self):
         """Return the weights of the components."""
         return self._weights.copy()
-
-    def leverage(self):
-        """Return 1/q of a draw of average size."""
-        return np.ones(1)

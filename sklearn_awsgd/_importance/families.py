@@ -8,6 +8,8 @@ known, now and then. A family knows nothing of integrands.
 import numpy as np
 
 from sklearn_awsgd._kernels import _samplers as kernels
+from sklearn_awsgd._kernels._entries import Entries
+from sklearn_awsgd._kernels._entry_samplers import ProductSampler
 from sklearn_awsgd._kernels._loop import POINT
 from sklearn_awsgd.samplers import RowTable, StrataLayout
 
@@ -151,28 +153,12 @@ class StrataFamily:
             self._make_kernel(self._setting.eta0 * share)
         self._kernel.observe_points(points)
 
-    def refit(self, squares, counts):
-        """Start the running means of the strata from what is known by now."""
-        if self._setting.update == "moments":
-            self._state["squares"][:] = squares
-            # The weight that this many observations have gathered, at least one.
-            kept = (1 - self._setting.forgetting) ** np.maximum(counts, 1)
-            self._state["counts"][:] = 1 - kept
-            self._make_kernel()
+    def refit(self):
+        """Learn nothing more: it learns from each round."""
 
     def probabilities(self):
         """Return the probabilities of the strata, without the safe part."""
         return self._kernel.stratum_probabilities()
-
-    def leverage(self):
-        """Return 1/q of each stratum."""
-        mass, mixing = self._layout.mass, self._setting.mixing
-        drawn = mixing * mass + (1 - mixing) * self.probabilities()
-        # Without the safe part a stratum may be next to impossible to draw.
-        least = 1e-30 * mass
-        return np.divide(
-            mass, np.maximum(drawn, least), out=np.zeros_like(mass), where=mass > 0
-        )
 
     def densities(self):
         """Return q of every row."""
@@ -215,20 +201,89 @@ class NormFamily:
     def observe_points(self, points):
         """Learn nothing."""
 
-    def refit(self, squares, counts):
+    def refit(self):
         """Learn nothing."""
 
     def probabilities(self):
         """Return the probability of the one stratum there is."""
         return np.ones(1)
 
-    def leverage(self):
-        """Return the mean of 1/q over the draws."""
-        return np.ones(1)
-
     def densities(self):
         """Return q of every row."""
         return self._densities
+
+
+class PaperRowColumnFamily:
+    """Entries (i, j) of a matrix, learned by the paper's gradient step.
+
+    Parameters
+    ----------
+    generator : numpy.random.BitGenerator
+        Random stream.
+    shape : tuple of int
+        Shape of the matrix.
+    setting : RowColumnSampler
+        With ``update="sgd"``.
+    """
+
+    def __init__(self, generator, shape, setting):
+        self._generator = generator
+        self._shape = shape
+        self._setting = setting
+        self._state = {
+            "table": np.zeros((sum(shape), 4)),
+            "scale": np.zeros(2),
+            "parts": np.zeros(4),
+        }
+        self._make_kernel()
+
+    def _make_kernel(self):
+        setting = self._setting
+        self._kernel = ProductSampler(
+            self._generator,
+            Entries(self._shape, "dense"),
+            self._state,
+            setting.update,
+            setting.mixing,
+            setting.forgetting,
+            setting.eta0,
+            setting.normalize,
+        )
+
+    def __getstate__(self):
+        # Compiled objects are made again from the arrays.
+        return {name: v for name, v in vars(self).items() if name != "_kernel"}
+
+    def __setstate__(self, state):
+        vars(self).update(state)
+        # Kernels write to these, and a memory map may be read-only.
+        self._state = {name: array.copy() for name, array in self._state.items()}
+        self._make_kernel()
+
+    def draw_points(self, n_points):
+        """Draw points that share one state."""
+        # The kernel draws random numbers ahead; a new one has none left over, so that
+        # a copy goes on alike.
+        self._make_kernel()
+        return self._kernel.draw_points(n_points)
+
+    def observe_points(self, points):
+        """Learn from points whose ``norm2`` has been filled in, as one batch."""
+        self._kernel.observe_points(points)
+        self._kernel.settle()
+
+    def refit(self):
+        """Learn nothing more: it learns from each round."""
+
+    def probabilities(self):
+        """Return the probabilities of the rows and of the columns."""
+        return self._kernel.row_probabilities(), self._kernel.column_probabilities()
+
+    def densities(self):
+        """Return q of every entry, in the order of the flattened matrix."""
+        p, r = self.probabilities()
+        mixing = self._setting.mixing
+        return mixing + (1 - mixing) * np.outer(p * len(p), r * len(r)).ravel()
 
 
 class RowColumnFamily:
@@ -282,7 +337,7 @@ class RowColumnFamily:
         """Keep points whose ``norm2`` has been filled in."""
         self._seen.append(points)
 
-    def refit(self, squares, counts):
+    def refit(self):
         """Learn the marginals from all draws so far."""
         seen = self._seen = [np.concatenate(self._seen)]
         axes = [seen[0][axis] for axis in "ij"]
@@ -309,10 +364,6 @@ class RowColumnFamily:
     def probabilities(self):
         """Return the probabilities of the rows and of the columns."""
         return tuple(p.copy() for p in self._marginals)
-
-    def leverage(self):
-        """Return 1/q where it matters: a draw of average size."""
-        return np.ones(1)
 
     def densities(self):
         """Return q of every entry, in the order of the flattened matrix."""

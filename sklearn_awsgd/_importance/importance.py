@@ -10,12 +10,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_awsgd._importance.continuous import GaussianSampler
-from sklearn_awsgd._importance.integration import LEAST_SAMPLE_SIZE
 from sklearn_awsgd._importance.integrator import HISTORY_COLUMNS, Integrator
 from sklearn_awsgd._importance.report import Summary
-from sklearn_awsgd._importance.setup import make_space
+from sklearn_awsgd._importance.setup import make_rounds
 from sklearn_awsgd._validation import check_number, check_option, unchanged_on_failure
-from sklearn_awsgd.samplers import StrataSampler
+from sklearn_awsgd.samplers import RowColumnSampler, StrataSampler
 
 SAMPLERS = ("auto", "uniform", "label", "strata", "norm", "row_column", "gaussian")
 
@@ -55,7 +54,8 @@ or sampler object, default="auto"
           draws locations. The loss gets the locations.
         - "auto": "gaussian" for a distribution, "strata" when strata are given, "label"
           when there is y, else "uniform".
-        - :class:`~sklearn_awsgd.samplers.StrataSampler` or
+        - :class:`~sklearn_awsgd.samplers.StrataSampler`,
+          :class:`~sklearn_awsgd.samplers.RowColumnSampler` or
           :class:`~sklearn_awsgd.samplers.GaussianSampler` set the details, among them
           the paper's gradient step instead of closed forms.
     surrogate : fitted estimator, array-like of shape (n_samples,), "learned" or None, \
@@ -63,11 +63,11 @@ default=None
         A cheap guess of the function at *every* row. Labels or strata are then divided
         into bins of it, and it becomes a control variate. A fitted cheap model is
         scored by its own `loss`; an array is taken as it is; "learned" fits a gradient
-        boosted regressor of the absolute values to the rows evaluated so far, at every
-        doubling of their number (X must be dense and numeric).
+        boosted regressor of the absolute values to the rows evaluated so far, whenever
+        their number has tripled (X must be dense and numeric).
     control_variate : bool, default=True
         Whether what is known of rows is used to lower the variance. False is the
-        paper's algorithm.
+        paper's algorithm, with replacement.
     max_evaluations : int >= 3, default=10000
         Largest number of evaluations, in ``fit`` and in each ``partial_fit``.
     rtol : float > 0 or None, default=0.02
@@ -91,15 +91,16 @@ default=None
     std_error_ : float
         Its standard error; 0 when every row has been evaluated.
     confidence_interval_ : tuple of two floats
-        Interval that covers the truth with probability `confidence`. When the effective
-        sample size is below 25, all that is known: the range of the loss.
+        Interval that covers the truth with probability `confidence`. When values did
+        not vary at all, what else is known: the range of the loss.
     status_ : {"exact", "tolerance", "budget", "interrupted"}
         Why sampling ended; "interrupted" after an error of the loss.
     n_evaluations_ : int
         Number of distinct rows evaluated; each is evaluated once. (One of them is
         evaluated again, to check that the loss is a function.)
     n_draws_ : int
-        Number of draws, with replacement.
+        Number of draws. Of strata each is a new row; other samplers draw with
+        replacement.
     effective_sample_size_ : float
         How many draws of equal size would have varied as much.
     max_weight_share_ : float
@@ -121,17 +122,20 @@ default=None
 
     Notes
     -----
-    Round k gives ``A_k + mean((f - a_k) / q_k)``: q_k is the density learned before the
-    round, a_k a guess of f made before the round (its value for rows evaluated before)
-    and A_k the exact mean of the guess. Each round is unbiased; they are averaged with
-    weights ``B_k sqrt(T_k)``, B_k draws in the round and T_k so far [2]_. The interval
-    allows for skewness [3]_ and for large values that may not have been seen yet.
+    Strata are sampled without replacement, each in numbers proportional to its size and
+    the spread of its values (Neyman), and the estimate is the stratified mean. The pool
+    is dealt into two halves, and each learns from the other, so that the size of a
+    sample does not depend on its own values. Matrices, distributions, "norm" and the
+    paper's update rules draw with replacement, with weights 1/q; rounds k are averaged
+    with weights ``B_k sqrt(T_k)``, B_k draws in the round and T_k so far [2]_. The
+    interval allows for skewness and for one more large value than has been seen [3]_.
 
     References
     ----------
     .. [1] G. Bouchard, T. Trouillon, J. Perez, A. Gaidon, "Online Learning to Sample".
     .. [2] A. Owen, Y. Zhou, "The square root rule for adaptive importance sampling".
-    .. [3] P. Hall, "On the removal of skewness by transformation", 1992.
+    .. [3] M. P. Fay, E. J. Feuer, "Confidence intervals for directly standardized
+       rates: a method based on the gamma distribution", 1997.
 
     Examples
     --------
@@ -217,10 +221,10 @@ default=None
             self._check_params()
             seed = check_random_state(self.random_state).randint(2**31 - 1)
             generator = np.random.PCG64(seed)
-            space, weight = make_space(
+            rounds, weight = make_rounds(
                 self, X, y, sample_weight, strata, generator, reset=True
             )
-            integrator = Integrator(space, space.integrand.target)
+            integrator = Integrator(rounds)
             status, failure = self._run(integrator)
         return self._keep(integrator, generator, weight, status, failure)
 
@@ -247,7 +251,7 @@ default=None
                 )
             self._check_params()
             # The loss may have been repaired since.
-            self._integrator.space.integrand.replace(self.estimator, self.loss)
+            self._integrator.rounds.integrand.replace(self.estimator, self.loss)
             status, failure = self._run(self._integrator)
             return self._keep(
                 self._integrator, self._generator, self._weight, status, failure
@@ -257,13 +261,11 @@ default=None
         with unchanged_on_failure(self):
             self._check_params()
             generator = copy.deepcopy(self._generator)
-            space, weight = make_space(
+            rounds, weight = make_rounds(
                 self, X, y, sample_weight, strata, generator, reset=False
             )
             total = self._weight + weight
-            integrator = Integrator(
-                space, space.integrand.target, self._integrator, weight / total
-            )
+            integrator = Integrator(rounds, self._integrator, weight / total)
             status, failure = self._run(integrator)
         return self._keep(integrator, generator, total, status, failure)
 
@@ -284,14 +286,7 @@ default=None
         """
         check_is_fitted(self)
         check_number("n_samples", n_samples, low=1, integer=True)
-        points = self._integrator.space.family.draw_points(n_samples)
-        if "x" in points.dtype.names:
-            rows = self._integrator.space.family.arguments(points)
-        elif self.sampler == "row_column":
-            rows = np.column_stack([points["i"], points["j"]])
-        else:
-            rows = points["i"].copy()
-        return rows, 1 / points["q"]
+        return self._integrator.rounds.sample(n_samples)
 
     @property
     def history_(self):
@@ -308,12 +303,15 @@ default=None
     def _check_params(self):
         if isinstance(self.sampler, str):
             check_option("sampler", self.sampler, SAMPLERS)
-        elif isinstance(self.sampler, (StrataSampler, GaussianSampler)):
+        elif isinstance(
+            self.sampler, (StrataSampler, RowColumnSampler, GaussianSampler)
+        ):
             self.sampler._check()
         else:
             raise TypeError(
                 f"sampler={self.sampler!r} is neither one of {SAMPLERS} nor a "
-                "StrataSampler or GaussianSampler of sklearn_awsgd.samplers."
+                "StrataSampler, RowColumnSampler or GaussianSampler of "
+                "sklearn_awsgd.samplers."
             )
         if isinstance(self.surrogate, str):
             check_option("surrogate", self.surrogate, ("learned",))
@@ -338,12 +336,13 @@ default=None
                 self._print if self.verbose else lambda integrator: None,
             )
         except BaseException as error:
-            if not integrator.n_draws:
+            if not integrator.rounds.n_draws:
                 raise
             error.add_note(
-                f"The {integrator.space.n_evaluations} evaluations before are kept: "
+                f"The {integrator.rounds.n_evaluations} evaluations before are kept: "
                 "partial_fit() goes on from there."
             )
+            integrator.rounds.learn()
             return "interrupted", error
         return status, None
 
@@ -355,11 +354,10 @@ default=None
         self._assign(integrator, status)
         if failure is not None:
             raise failure
-        ess = self.effective_sample_size_
-        if status != "exact" and ess < LEAST_SAMPLE_SIZE:
+        if status != "exact" and self.confidence_interval_ == integrator.target.bounds:
             warnings.warn(
-                f"The effective sample size is {ess:.3g}, too small for an interval to "
-                "be trusted; raise max_evaluations, call partial_fit(), or give a "
+                f"The {self.n_evaluations_} values so far do not vary enough to know "
+                "their error; raise max_evaluations, call partial_fit(), or give a "
                 "surrogate.",
                 ConvergenceWarning,
                 stacklevel=3,
@@ -374,15 +372,15 @@ default=None
         self.confidence_interval_ = estimate.interval(target, self.confidence)
         self.status_ = status
         self.n_evaluations_ = integrator.n_evaluations
-        self.n_draws_ = integrator.n_draws_in_all
+        self.n_draws_ = integrator.n_draws
         self.effective_sample_size_ = (
             float(self.n_evaluations_)
             if estimate.exact
             else estimate.effective_sample_size(target)
         )
         self.max_weight_share_ = estimate.max_weight_share()
-        self.variance_gain_ = float(integrator.variance_gain(estimate))
-        self.sampling_probabilities_ = integrator.space.family.probabilities()
+        self.variance_gain_ = float(integrator.variance_gain())
+        self.sampling_probabilities_ = integrator.rounds.probabilities()
 
     def _print(self, integrator):
         row = dict(zip(HISTORY_COLUMNS, integrator.history[-1], strict=True))

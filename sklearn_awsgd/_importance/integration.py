@@ -1,25 +1,17 @@
-"""Rounds of weighted draws become one estimate with an interval.
-
-Nothing here knows where draws come from: a round is an array of unbiased values d, one
-row for each draw.
-"""
+"""What is wanted of some integrals, and intervals from the moments of an estimate."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.stats import norm
+from scipy.special import gammaincinv, ndtri
 
-# An interval is given from this many effective draws, and a run may stop early from
-# that many.
-LEAST_SAMPLE_SIZE = 25
+# A run may stop early from this effective sample size on.
 STOPPING_SAMPLE_SIZE = 100
-# Rounds shorter than this have no third moment.
-SHORTEST_ROUND = 3
 
 
-def hall_interval(mean, variance, third, confidence):
-    """Return Hall's interval, which allows for skewness.
+def gamma_quantile(mean, variance, third, probability):
+    """Return a quantile of what is known of a mean: a shifted gamma distribution.
 
     Parameters
     ----------
@@ -27,31 +19,30 @@ def hall_interval(mean, variance, third, confidence):
         Estimate.
     variance, third : float
         Second and third central moments of the estimate itself, not of one draw.
-    confidence : float
-        Wanted probability to cover.
-
-    Returns
-    -------
-    low, high : float
-        Ends of the interval.
+    probability : float
+        Of the quantile.
 
     Notes
     -----
-    With ``T = (mean - truth) / se`` and the skewness ``s = third / se^3``, the variable
-    ``g(T) = T + s T^2 / 3 + s^2 T^3 / 27 + s / 6`` is normal up to terms of second
-    order (P. Hall, 1992), and g has the inverse used here.
+    If x events of weight w have been counted, the moments are ``(w x, w^2 x, w^3 x)``
+    and the quantiles of the gamma distribution of shape x and scale w are the exact
+    limits of a Poisson mean (the upper ones when an event is added to the count). The
+    distribution here has these quantiles, for other moments the same relation of its
+    skewness, twice that of the estimate, and none without skewness: it is normal then.
     """
     if variance <= 0:
-        return mean, mean
+        return mean
     se = np.sqrt(variance)
-    skewness = third / (variance * se)
-    z = norm.ppf(0.5 + confidence / 2)
-    ends = np.array([z, -z])
-    if abs(skewness) > 1e-8:
-        base = 1 + skewness * (ends - skewness / 6)
-        ends = 3 / skewness * (np.cbrt(base) - 1)
-    low, high = mean - se * ends
-    return float(low), float(high)
+    # The skewness of a single event is 1: more cannot be told from a sample.
+    skewness = min(max(third / (variance * se), -1.0), 1.0)
+    if abs(skewness) < 1e-4:
+        return float(mean + se * ndtri(probability))
+    if skewness < 0:
+        return -gamma_quantile(-mean, variance, -third, 1 - probability)
+    shape = 1 / skewness**2
+    return float(
+        mean + se * (skewness * gammaincinv(shape, probability) - 1 / skewness)
+    )
 
 
 class Mean:
@@ -76,9 +67,21 @@ class Mean:
         """Return the gradient of the target: which combination should vary little."""
         return np.ones(1)
 
-    def interval(self, mean, second, third, confidence):
-        """Return the interval of the target from the moments of the integrals."""
-        return hall_interval(mean[0], second[0, 0], third[0, 0, 0], confidence)
+    def extremes(self, parts):
+        """Return values that may come though none like them has been seen: none."""
+        return np.zeros((0, 1))
+
+    def interval(self, limits, mean):
+        """Return the interval of the target.
+
+        Parameters
+        ----------
+        limits : callable
+            Takes a vector v, returns the interval of ``integrals @ v``.
+        mean : ndarray of shape (n_values,)
+            The integrals.
+        """
+        return limits(np.ones(1))
 
 
 class Ratio:
@@ -99,17 +102,23 @@ class Ratio:
         ratio = np.clip(self.value(mean), 0.05, 0.95)
         return np.array([1.0, -ratio]) / mean[1]
 
-    def interval(self, mean, second, third, confidence):
+    def extremes(self, parts):
+        """Return values that may come though none like them has been seen.
+
+        A rate is made of hits and misses; there may be only one kind so far.
+        """
+        seen = parts[:, 1] > 0
+        size = parts[seen, 1].mean() if seen.any() else 0.0
+        return np.array([[size, size], [0.0, size]])
+
+    def interval(self, limits, mean):
         """Return all ratios R for which ``first - R second = 0`` is credible.
 
         This is Fieller's construction: there is no division by an uncertain number.
         """
 
         def gap(ratio, side):
-            v = np.array([1.0, -ratio])
-            return hall_interval(
-                mean @ v, v @ second @ v, third @ v @ v @ v, confidence
-            )[side]
+            return limits(np.array([1.0, -ratio]))[side]
 
         # Where an end of the interval of the difference is 0, the ratio is at the edge
         # of what is credible.
@@ -147,92 +156,16 @@ class Difference:
             [self.part.direction(first), -self.part.direction(second)]
         )
 
-    def interval(self, mean, second, third, confidence):
+    def extremes(self, parts):
+        """Return values that may come though none like them has been seen: none."""
+        return np.zeros((0, self.n_values))
+
+    def interval(self, limits, mean):
         """Return the interval of the target, by the delta method."""
         v = self.direction(mean)
-        return hall_interval(
-            self.value(mean), v @ second @ v, third @ v @ v @ v, confidence
-        )
-
-
-class Combination:
-    """The weighted average of all rounds so far, and its moments.
-
-    Round k of B_k draws has the weight ``B_k sqrt(T_k)``, T_k draws having been made by
-    its end: later rounds come from a better sampler and count more. The weights do not
-    depend on the values, so the average stays unbiased. Weights by estimated variances
-    would not do: rounds that happen to be low also look precise.
-
-    Parameters
-    ----------
-    n_values : int
-        Number of integrals.
-    """
-
-    def __init__(self, n_values):
-        self.n_draws = 0
-        self._weight = 0.0
-        self._trust = 1.0
-        self._sums = [np.zeros((n_values,) * order) for order in (1, 2, 3)]
-        # Of the draws' deviations along the direction of interest: sum of sizes, sum of
-        # squares, largest size.
-        self._sizes = np.zeros(3)
-
-    def add(self, values, direction, trust=1.0):
-        """Take in a round.
-
-        Parameters
-        ----------
-        values : ndarray of shape (n_draws, n_values)
-            Each row has the expectation of interest.
-        direction : ndarray of shape (n_values,)
-            Gradient of the target, as known before the round.
-        trust : float, default=1.0
-            Factor of the weight, as known before the round.
-        """
-        n = len(values)
-        self.n_draws += n
-        self._trust = trust
-        weight = n * np.sqrt(self.n_draws) * trust
-        mean = values.mean(axis=0)
-        deviation = values - mean
-        # Unbiased moments of the round's mean, not of one draw.
-        second = deviation.T @ deviation / (n * (n - 1))
-        cubes = (deviation[:, :, None] * deviation[:, None, :]).reshape(n, -1)
-        third = (deviation.T @ cubes).reshape((values.shape[1],) * 3)
-        third /= n * (n - 1) * (n - 2)
-        for order, moment in enumerate((mean, second, third), start=1):
-            self._sums[order - 1] += weight**order * moment
-        self._weight += weight
-        size = np.abs(deviation @ direction) * (weight / n)
-        self._sizes[0] += size.sum()
-        self._sizes[1] += size @ size
-        self._sizes[2] = max(self._sizes[2], size.max())
-
-    def snapshot(self, leverage=None, events=None, second=None, third=None):
-        """Return the average so far as an :class:`Estimate`.
-
-        Parameters
-        ----------
-        leverage : ndarray of shape (n_strata,), default=None
-            1/q of each stratum.
-        events : ndarray of shape (n_strata,), default=None
-            Number of large values that each stratum may hide.
-        second, third : ndarray, default=None
-            Moments of such a large value.
-        """
-        mean, *moments = (
-            total / self._weight**order for order, total in enumerate(self._sums, 1)
-        )
-        sizes = self._sizes / self._weight ** np.array([1, 2, 1])
-        wide = moments
-        if events is not None:
-            share = leverage * np.sqrt(self.n_draws) * self._trust / self._weight
-            wide = [
-                moments[0] + (events @ share**2) * second,
-                moments[1] + (events @ share**3) * third,
-            ]
-        return Estimate(mean, *moments, *wide, sizes)
+        low, high = limits(v)
+        shift = self.value(mean) - mean @ v
+        return low + shift, high + shift
 
 
 @dataclass
@@ -245,8 +178,8 @@ class Estimate:
         The estimate.
     second, third : ndarray
         Central moments of the estimate.
-    wide_second, wide_third : ndarray
-        The same with an allowance for large values not seen yet.
+    hidden : ndarray of shape (n_events, n_values)
+        What one more large value, upwards or downwards, would have added.
     sizes : ndarray of shape (3,)
         Sum of the sizes of the draws' deviations, of their squares, and the largest.
     exact : bool
@@ -256,8 +189,7 @@ class Estimate:
     mean: np.ndarray
     second: np.ndarray
     third: np.ndarray
-    wide_second: np.ndarray
-    wide_third: np.ndarray
+    hidden: np.ndarray
     sizes: np.ndarray
     exact: bool = False
 
@@ -266,7 +198,7 @@ class Estimate:
         """Return the estimate that is no estimate."""
         n = len(mean)
         second, third = np.zeros((n, n)), np.zeros((n, n, n))
-        return cls(mean, second, third, second, third, np.zeros(3), exact=True)
+        return cls(mean, second, third, np.zeros((0, n)), np.zeros(3), exact=True)
 
     def merge(self, other, share):
         """Return the estimate over two parts; `share` is the mass of the other one."""
@@ -280,8 +212,7 @@ class Estimate:
             add(self.mean, other.mean, 1),
             add(self.second, other.second, 2),
             add(self.third, other.third, 3),
-            add(self.wide_second, other.wide_second, 2),
-            add(self.wide_third, other.wide_third, 3),
+            np.concatenate([(1 - share) * self.hidden, share * other.hidden]),
             sizes,
             self.exact and other.exact,
         )
@@ -294,40 +225,57 @@ class Estimate:
     def effective_sample_size(self, target):
         """Return how many equally large deviations would vary as much (Kish).
 
-        The allowance counts as one deviation, so that what has not been seen yet does
-        not make the sample look good.
+        The hidden event counts as one deviation, so that what has not been seen yet
+        does not make the sample look good.
         """
         total, squares, _ = self.sizes
         v = target.direction(self.mean)
-        hidden = max(v @ (self.wide_second - self.second) @ v, 0.0)
+        hidden = np.abs(self.hidden @ v).max(initial=0.0)
         if squares <= 0:
             return 0.0
-        return float((total + np.sqrt(hidden)) ** 2 / (squares + hidden))
+        return float((total + hidden) ** 2 / (squares + hidden**2))
 
     def max_weight_share(self):
         """Return the share of the largest deviation in all."""
         total, _, largest = self.sizes
         return float(largest / total) if total > 0 else 0.0
 
+    def limits(self, v, confidence):
+        """Return the interval of ``integrals @ v``.
+
+        The upper limit is that after one more event upwards, the lower one that after
+        one more downwards: as the exact limits of a count are.
+        """
+        mean, second = self.mean @ v, v @ self.second @ v
+        third = self.third @ v @ v @ v
+        tail = (1 - confidence) / 2
+        ends = []
+        for sign, probability in ((-1, tail), (1, 1 - tail)):
+            event = sign * np.max(sign * (self.hidden @ v), initial=0.0)
+            ends.append(
+                gamma_quantile(
+                    mean + event, second + event**2, third + event**3, probability
+                )
+            )
+        return tuple(ends)
+
     def interval(self, target, confidence):
         """Return the confidence interval of a target.
 
-        With too few effective draws to know, it is the range of the target. Else it
-        holds both intervals, without and with the allowance: the skewness of unseen
-        values moves the interval up, and must not lift its lower end.
+        Where nothing varied and nothing is known of what might, it is the range.
         """
         least, most = target.bounds
         if self.exact:
             value = target.value(self.mean)
             return value, value
-        if self.effective_sample_size(target) < LEAST_SAMPLE_SIZE:
+        if not self.second.any() and not self.hidden.any():
             return least, most
-        ends = [
-            target.interval(self.mean, second, third, confidence)
-            for second, third in (
-                (self.second, self.third),
-                (self.wide_second, self.wide_third),
-            )
-        ]
-        low, high = min(e[0] for e in ends), max(e[1] for e in ends)
+        low, high = target.interval(lambda v: self.limits(v, confidence), self.mean)
         return max(low, least), min(high, most)
+
+
+def relative_width(estimate, target, confidence):
+    """Return half the width of an interval, relative to the estimate."""
+    low, high = estimate.interval(target, confidence)
+    value = abs(target.value(estimate.mean))
+    return (high - low) / (2 * value) if value > 0 and high > low else np.inf

@@ -10,9 +10,10 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import validate_data
 
 from sklearn_awsgd._importance.continuous import GaussianFamily, GaussianSampler
-from sklearn_awsgd._importance.control import Control
 from sklearn_awsgd._importance.families import (
+    MAX_STRATA,
     NormFamily,
+    PaperRowColumnFamily,
     RowColumnFamily,
     StrataFamily,
     score_bins,
@@ -24,19 +25,24 @@ from sklearn_awsgd._importance.integrands import (
     row_indexable,
     surrogate_score,
 )
-from sklearn_awsgd._importance.spaces import DistributionSpace, FiniteSpace
+from sklearn_awsgd._importance.learned import LearnedStrata
+from sklearn_awsgd._importance.spaces import DistributionSpace, FiniteSpace, Pool
+from sklearn_awsgd._importance.stratified import LEAST_ROWS, StratifiedRounds
+from sklearn_awsgd._importance.weighted import WeightedRounds
 from sklearn_awsgd._validation import check_option, check_rows, check_weights
-from sklearn_awsgd.samplers import StrataSampler
+from sklearn_awsgd.samplers import RowColumnSampler, StrataSampler
 
 # A target with more values than this is a number, not a label; it is cut into bins.
 MAX_LABELS = 100
 TARGET_BINS = 16
+# Bins of uneven weights in each label.
+WEIGHT_BINS = 8
 # Rows in one call of the loss, unless batch_size says more.
 LONGEST_CALL = 1000
 
 
-def make_space(estimator, X, y, sample_weight, strata, generator, *, reset):
-    """Return what is integrated over, and its total weight.
+def make_rounds(estimator, X, y, sample_weight, strata, generator, *, reset):
+    """Return what draws and evaluates, and the total weight of the rows.
 
     Parameters
     ----------
@@ -59,7 +65,7 @@ def make_space(estimator, X, y, sample_weight, strata, generator, *, reset):
             f"scipy.stats, got {type(X).__name__}; for rows use sampler='auto'."
         )
     X = _check_X(estimator, X, reset=reset)
-    if sampler == "row_column":
+    if sampler == "row_column" or isinstance(sampler, RowColumnSampler):
         given = {"y": y, "sample_weight": sample_weight, "strata": strata}
         return _make_entries(estimator, X, given, generator)
     return _make_rows(estimator, X, y, sample_weight, strata, generator)
@@ -74,37 +80,68 @@ def _make_rows(estimator, X, y, sample_weight, strata, generator):
     integrand = Integrand(estimator.estimator, estimator.loss, X, y)
     mass = np.full(n, 1 / n) if weights is None else weights / weights.sum()
     uneven = None if weights is None else mass
-    by_norm = estimator.sampler == "norm"
-    control = Control(
-        mass,
-        integrand.target.n_values,
-        guess_known=estimator.control_variate,
-        guess_unknown=estimator.control_variate and not by_norm,
-    )
+    pool = Pool(integrand, mass, _longest_call(estimator))
     total = _total_weight(sample_weight, n)
-    call = _longest_call(estimator)
-    if by_norm:
-        control.set_strata(np.zeros(n, dtype=np.int32), 1)
+    if estimator.sampler == "norm":
         family = NormFamily(generator, uneven, _squared_norms(X))
-        return FiniteSpace(integrand, mass, family, control, call), total
+        space = FiniteSpace(pool, family, estimator.control_variate)
+        return WeightedRounds(space), total
     setting = StrataSampler()
     if isinstance(estimator.sampler, StrataSampler):
         setting = clone(estimator.sampler)
-    family = StrataFamily(generator, uneven, n, setting)
-    space = FiniteSpace(integrand, mass, family, control, call)
+    by_paper = setting.update != "moments" or not estimator.control_variate
     labels, n_labels = _labels(estimator, y, strata, n)
-    index, n_strata, score = labels.astype(np.int32), n_labels, None
+    # Each stratum of each half takes some rows before anything can be learned.
+    most = max(estimator.max_evaluations // (4 * LEAST_ROWS), 1)
+    labels, n_labels = _join_small(labels, n_labels, most)
+    index, n_strata, score, learned = _strata(
+        estimator, X, y, pool, labels, n_labels, most // n_labels, generator
+    )
+    if not by_paper:
+        rounds = StratifiedRounds(
+            pool, generator, setting.mixing, index, n_strata, n_labels, score, learned
+        )
+        return rounds, total
+    if learned is not None:
+        raise ValueError(
+            "surrogate='learned' needs update='moments' and control_variate=True."
+        )
+    family = StrataFamily(generator, uneven, n, setting)
+    family.set_strata(index, n_strata)
+    return WeightedRounds(FiniteSpace(pool, family, estimator.control_variate)), total
+
+
+def _strata(estimator, X, y, pool, labels, n_labels, most_bins, generator):
+    """Return strata, their number, a score for a control variate, and a learner."""
+    mass = pool.mass
+    uneven = np.ptp(mass[mass > 0]) > 1e-9 * mass.max()
     if isinstance(estimator.surrogate, str):
         seed = int(generator.random_raw() % 2**31)
-        space.learn_surrogate(_features(X, labels), labels, n_labels, seed)
-    elif estimator.surrogate is not None:
-        score = surrogate_score(estimator.surrogate, integrand, X, y, n)
-        index, n_strata = score_bins(score, mass, labels, n_labels)
-    family.set_strata(index, n_strata)
-    control.set_strata(index, n_strata, score)
-    if n_strata > 1:
-        family.refit(control.expected_squares(), np.zeros(n_strata))
-    return space, total
+        learned = LearnedStrata(_features(X, labels), labels, n_labels, seed)
+        return labels, n_labels, np.ones(len(mass)) if uneven else None, learned
+    score, n_bins = None, None
+    if estimator.surrogate is not None:
+        n = len(mass)
+        score = surrogate_score(estimator.surrogate, pool.integrand, X, y, n)
+    elif uneven:
+        # Heavy rows are large parts of the integral.
+        score, n_bins = np.ones(len(mass)), WEIGHT_BINS
+    if score is None:
+        return labels, n_labels, None, None
+    n_bins = min(n_bins or MAX_STRATA // n_labels, most_bins)
+    part = mass * score
+    strata, n_strata = score_bins(part, mass, labels, n_labels, max(n_bins, 1))
+    return strata, n_strata, score, None
+
+
+def _join_small(strata, n_strata, most):
+    """Return strata of which the smallest have been joined, so many at most."""
+    if n_strata <= most:
+        return strata.astype(np.int32), n_strata
+    order = np.argsort(-np.bincount(strata, minlength=n_strata), kind="stable")
+    index = np.empty(n_strata, dtype=np.int32)
+    index[order] = np.minimum(np.arange(n_strata), most - 1)
+    return index[strata], most
 
 
 def _make_distribution(estimator, X, given, generator):
@@ -113,7 +150,7 @@ def _make_distribution(estimator, X, given, generator):
     if isinstance(setting, str):
         check_option("sampler", setting, ("auto", "gaussian"))
         setting = GaussianSampler()
-    elif isinstance(setting, StrataSampler):
+    elif not isinstance(setting, GaussianSampler):
         raise TypeError("X is a distribution: use sampler='gaussian'.")
     if not callable(estimator.loss):
         raise ValueError(
@@ -122,7 +159,8 @@ def _make_distribution(estimator, X, given, generator):
         )
     _refuse(given, "X is a distribution and has no rows")
     integrand = Integrand(estimator.estimator, estimator.loss, X, None)
-    return DistributionSpace(integrand, GaussianFamily(generator, X, clone(setting)))
+    family = GaussianFamily(generator, X, clone(setting))
+    return WeightedRounds(DistributionSpace(integrand, family))
 
 
 def _make_entries(estimator, X, given, generator):
@@ -141,18 +179,15 @@ def _make_entries(estimator, X, given, generator):
     n_entries = X.shape[0] * X.shape[1]
     integrand = Integrand(estimator.estimator, estimator.loss, X, X)
     mass = np.full(n_entries, 1 / n_entries)
-    control = Control(
-        mass,
-        integrand.target.n_values,
-        guess_known=estimator.control_variate,
-        # A guess for all entries would add its error, over small q, to all of them.
-        guess_unknown=False,
-    )
-    control.set_strata(np.zeros(n_entries, dtype=np.int32), 1)
-    family = RowColumnFamily(generator, X.shape)
-    call = _longest_call(estimator)
-    space = FiniteSpace(integrand, mass, family, control, call, n_columns=X.shape[1])
-    return space, float(n_entries)
+    pool = Pool(integrand, mass, _longest_call(estimator), n_columns=X.shape[1])
+    setting = estimator.sampler
+    setting = RowColumnSampler() if isinstance(setting, str) else clone(setting)
+    if setting.update == "moments":
+        family = RowColumnFamily(generator, X.shape, setting.mixing)
+    else:
+        family = PaperRowColumnFamily(generator, X.shape, setting)
+    space = FiniteSpace(pool, family, estimator.control_variate)
+    return WeightedRounds(space), float(n_entries)
 
 
 def _longest_call(estimator):

@@ -1,19 +1,14 @@
 """What is integrated over: the rows of a pool, the entries of a matrix, a distribution.
 
-A space draws points, evaluates the integrand at them and lets its family learn. It
-gives each round as ``values``, ``guess`` and the integral of the guess.
+A pool evaluates the integrand at positions, each once. A space draws weighted points
+from it by a family, or from a distribution, and gives each round as ``values``,
+``guess`` and the integral of the guess.
 """
 
 import numpy as np
-from sklearn.ensemble import HistGradientBoostingRegressor
-
-from sklearn_awsgd._importance.families import score_bins
-
-# Rows that a surrogate is first learned from; then at each doubling.
-FIRST_SURROGATE = 200
 
 
-class FiniteSpace:
+class Pool:
     """A finite pool of rows, or the entries of a matrix.
 
     Parameters
@@ -22,71 +17,38 @@ class FiniteSpace:
         What to evaluate.
     mass : ndarray of shape (n_points,)
         P, summing to one.
-    family : family of :mod:`sklearn_awsgd._importance.families`
-        How to draw.
-    control : Control
-        What is known.
     longest_call : int
         Most points that are evaluated in one call of the loss.
     n_columns : int, default=None
         For the entries of a matrix: its number of columns.
+
+    Attributes
+    ----------
+    known : ndarray of shape (n_points,)
+        Whether a point has been evaluated, or needs no evaluation.
+    values : ndarray of shape (n_points, n_values)
+        Values of the known points.
     """
 
-    def __init__(self, integrand, mass, family, control, longest_call, n_columns=None):
+    def __init__(self, integrand, mass, longest_call, n_columns=None):
         self.integrand = integrand
-        self.family = family
-        self.control = control
+        self.mass = mass
         self.n_points = int(np.count_nonzero(mass))
+        self.n_columns = n_columns
+        self.known = mass == 0
+        self.values = np.zeros((len(mass), integrand.target.n_values))
+        self.n_unknown = self.n_points
         self._longest_call = longest_call
-        self._n_columns = n_columns
-        self._learned = None
         # Values of a round that is not complete, by position.
         self._fetched = {}
-
-    def learn_surrogate(self, features, labels, n_labels, random_state):
-        """Let a regressor of |f| be the surrogate, once it can be learned."""
-        self._learned = (features, labels, n_labels, random_state)
-        self._next_surrogate = FIRST_SURROGATE
 
     @property
     def n_evaluations(self):
         """Number of points evaluated so far."""
-        return self.n_points - self.control.n_unknown
+        return self.n_points - self.n_unknown
 
-    @property
-    def known_share(self):
-        """Share of the points whose value is used instead of a guess."""
-        return self.n_evaluations / self.n_points if self.control.guess_known else 0.0
-
-    def rows(self, points):
-        """Return the positions of points."""
-        if self._n_columns is None:
-            return points["i"]
-        return points["i"] * self._n_columns + points["j"]
-
-    def _evaluate_at(self, rows):
-        if self._n_columns is None:
-            return self.integrand.at(rows)
-        entries = np.column_stack(np.divmod(rows, self._n_columns))
-        values = self.integrand.X[entries[:, 0], entries[:, 1]]
-        return self.integrand.on(entries, np.asarray(values).ravel(), len(rows))
-
-    def evaluate(self, points):
-        """Return values and guesses at points, and the integral of the guess."""
-        rows = self.rows(points)
-        control = self.control
-        # Faster than np.unique for the size of a round.
-        new = np.sort(rows[~control.known[rows]])
-        new = new[np.concatenate([[True], new[1:] != new[:-1]])] if len(new) else new
-        values = self._fetch(new)
-        # All of this belongs to the time before the round.
-        self._model = control.model(rows)
-        guess, total = control.guess(rows, self._model), control.total()
-        control.add(new, values)
-        return control.values[rows], guess, total
-
-    def _fetch(self, rows):
-        """Return the values at positions, call by call.
+    def evaluate(self, rows):
+        """Evaluate positions not known yet, and return their values.
 
         What the calls before a failure returned is kept for the next time.
         """
@@ -97,67 +59,105 @@ class FiniteSpace:
             if part[0] not in self._fetched:
                 values = self.integrand.repeatable(self._evaluate_at, part)
                 self._fetched[part[0]] = values
-        values = [self._fetched[part[0]] for part in parts]
+        for part in parts:
+            self.values[part] = self._fetched[part[0]]
+        self.known[rows] = True
+        self.n_unknown -= len(rows)
         self._fetched = {}
-        n_values = self.control.values.shape[1]
-        return np.concatenate(values) if values else np.zeros((0, n_values))
+        return self.values[rows]
 
-    def observe(self, points, values, direction):
-        """Let the family learn from a round."""
-        residual = (values - self._model) @ direction
-        points["norm2"] = (residual / points["q"]) ** 2
-        self.family.observe_points(points)
+    def _evaluate_at(self, rows):
+        if self.n_columns is None:
+            return self.integrand.at(rows)
+        entries = np.column_stack(np.divmod(rows, self.n_columns))
+        values = self.integrand.X[entries[:, 0], entries[:, 1]]
+        return self.integrand.on(entries, np.asarray(values).ravel(), len(rows))
 
-    def refit(self, direction):
-        """Learn afresh from all that is known."""
-        if self._learned is not None and self.n_evaluations >= self._next_surrogate:
-            self._refit_surrogate(direction)
-            self._next_surrogate = 2 * self.n_evaluations
-        self.family.refit(*self.control.learn(direction))
+    def exact(self):
+        """Return the integral itself, once nothing is unknown."""
+        return self.mass @ self.values
 
-    def _refit_surrogate(self, direction):
-        features, labels, n_labels, random_state = self._learned
-        rows, values = self.control.evaluated()
-        target = np.abs(values @ direction)
-        if target.max() == target.min():
-            return
-        model = HistGradientBoostingRegressor(
-            max_iter=100, early_stopping=False, random_state=random_state
-        )
-        model.fit(features[rows], target)
-        score = np.maximum(model.predict(features), 0.0)
-        strata, n_strata = score_bins(score, self.control.mass, labels, n_labels)
-        self.family.set_strata(strata, n_strata)
-        self.control.set_strata(strata, n_strata, score)
 
-    def finish(self):
-        """Evaluate all that is not known yet."""
-        control = self.control
-        new = np.flatnonzero(~control.known & (control.mass > 0))
-        control.add(new, self._fetch(new))
+class FiniteSpace:
+    """Weighted draws from a pool.
+
+    The guess of a point evaluated before is its value, so that drawing it again costs
+    nothing and adds no noise; that of others is zero.
+
+    Parameters
+    ----------
+    pool : Pool
+        What is evaluated.
+    family : family of :mod:`sklearn_awsgd._importance.families`
+        How to draw.
+    guess_known : bool
+        Whether values are used as guesses at all.
+    """
+
+    def __init__(self, pool, family, guess_known):
+        self.pool = pool
+        self.family = family
+        self.guess_known = guess_known
+        self._known_sum = np.zeros(pool.values.shape[1])
+
+    @property
+    def integrand(self):
+        """What is evaluated."""
+        return self.pool.integrand
+
+    @property
+    def n_evaluations(self):
+        """Number of points evaluated so far."""
+        return self.pool.n_evaluations
 
     @property
     def n_unknown(self):
         """Number of points not evaluated yet."""
-        return self.control.n_unknown
+        return self.pool.n_unknown
+
+    @property
+    def known_share(self):
+        """Share of the points whose value is used as a guess."""
+        return self.n_evaluations / self.pool.n_points if self.guess_known else 0.0
+
+    def places(self, points):
+        """Return the rows or entries (i, j) of points."""
+        if self.pool.n_columns is None:
+            return points["i"].copy()
+        return np.column_stack([points["i"], points["j"]])
+
+    def positions(self, points):
+        """Return the positions of points in the pool."""
+        if self.pool.n_columns is None:
+            return points["i"]
+        return points["i"] * self.pool.n_columns + points["j"]
+
+    def evaluate(self, points):
+        """Return values and guesses at points, and the integral of the guess."""
+        pool, rows = self.pool, self.positions(points)
+        known = pool.known[rows]
+        # Faster than np.unique for the size of a round.
+        new = np.sort(rows[~known])
+        new = new[np.concatenate([[True], new[1:] != new[:-1]])] if len(new) else new
+        pool.evaluate(new)
+        values = pool.values[rows]
+        # Guesses belong to the time before the round.
+        guess = values * (known[:, None] & self.guess_known)
+        total = self._known_sum * self.guess_known
+        self._known_sum = self._known_sum + pool.mass[new] @ pool.values[new]
+        return values, guess, total
+
+    def finish(self):
+        """Evaluate all that is not known yet."""
+        self.pool.evaluate(np.flatnonzero(~self.pool.known))
 
     def exact(self):
         """Return the integral itself, once nothing is unknown."""
-        return self.control.exact()
-
-    def allowance(self):
-        """Return what may hide in points not evaluated yet."""
-        control = self.control
-        return {
-            "leverage": self.family.leverage(),
-            "events": control.events,
-            "second": control.event_second,
-            "third": control.event_third,
-        }
+        return self.pool.exact()
 
 
 class DistributionSpace:
-    """A continuous distribution: no point comes twice.
+    """Weighted draws from a continuous distribution: no point comes twice.
 
     Parameters
     ----------
@@ -175,6 +175,10 @@ class DistributionSpace:
         self.family = family
         self.n_evaluations = 0
 
+    def places(self, points):
+        """Return the locations of points."""
+        return self.family.arguments(points)
+
     def evaluate(self, points):
         """Return values and guesses at points, and the integral of the guess."""
         inside = np.isfinite(points["q"])
@@ -189,16 +193,3 @@ class DistributionSpace:
             values[inside] = self.integrand.repeatable(evaluate_at, chosen)
             self.n_evaluations += len(chosen)
         return values, np.zeros_like(values), np.zeros(values.shape[1])
-
-    def observe(self, points, values, direction):
-        """Let the family learn from a round."""
-        points["norm2"] = ((values @ direction) / points["q"]) ** 2
-        self.family.observe_points(points)
-
-    def refit(self, direction):
-        """Learn afresh from all that is known."""
-        self.family.refit(None, None)
-
-    def allowance(self):
-        """Return what may hide: nothing is said of it."""
-        return {}

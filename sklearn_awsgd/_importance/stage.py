@@ -1,0 +1,341 @@
+"""What the rows of one stage tell: moments of the stratified mean of each half."""
+
+import numpy as np
+
+# Large values that a stratum may hide: half a one, the usual allowance for a count of
+# zero, but not more than so many in all strata together.
+UNSEEN_EVENTS = 0.5
+UNSEEN_IN_ALL = 2.0
+# Rows of each cell that a score counts for in what is known of its spread.
+ROWS_IN_DOUBT = 3
+# Large values that what was guessed before counts for.
+EVENTS_IN_DOUBT = 10
+# About as many rows as a slope is fitted to, at most.
+ROWS_FOR_SLOPE = 10_000
+# Squared standard errors that a slope has to exceed.
+SLOPE_DOUBT = 2.0
+
+
+class Stage:
+    """Moments of the two halves' stratified means.
+
+    A cell is a stratum in a half; cells of the first half come first. All sums are of
+    parts of the integral, that is of values times the mass of their row.
+
+    Parameters
+    ----------
+    cells : ndarray of shape (n_drawn,)
+        Cell of each row drawn.
+    parts : ndarray of shape (n_drawn, n_values)
+        Its part of the integrals.
+    sizes : ndarray of shape (2 * n_strata,)
+        Rows of each cell.
+    known_sum : ndarray of shape (2, n_values)
+        Integrals over the rows known before.
+    half_mass : ndarray of shape (2,)
+        Mass of the halves.
+    target : Mean, Ratio or Difference
+        What is wanted of the integrals.
+    n_groups : int
+        Number of labels; the strata of a label follow each other.
+    score, score_sums, prior : ndarray, default=None
+        Score of each row drawn, its sum over all rows of a half, and squares to expect
+        in each cell, up to a factor.
+    """
+
+    def __init__(
+        self,
+        cells,
+        parts,
+        sizes,
+        known_sum,
+        half_mass,
+        target,
+        n_groups,
+        score=None,
+        score_sums=None,
+        prior=None,
+        score_size=None,
+    ):
+        n_cells = len(sizes)
+        self._half = np.repeat([0, 1], n_cells // 2)
+        self._n_groups = n_groups
+        self._group = np.repeat(np.arange(2 * n_groups), n_cells // (2 * n_groups))
+        self.sizes = sizes
+        self.counts = counts = np.bincount(cells, minlength=n_cells)
+        n = np.maximum(counts, 1)
+
+        def cell_means(columns):
+            sums = [np.bincount(cells, column, n_cells) for column in columns.T]
+            return np.stack(sums, axis=1) / n[:, None]
+
+        means = cell_means(parts)
+        residuals = parts - means[cells]
+        clear_rounding(residuals, parts)
+        # The variance of a cell's total is this times the sum of squared residuals.
+        self.leverage2 = sizes * (sizes - counts) / (n * np.maximum(n - 1, 1))
+        self.slopes = np.zeros_like(known_sum)
+        if score is not None:
+            score_means = cell_means(score[:, None])
+            deviations = score[:, None] - score_means[cells]
+            self._fit_slopes(cells, deviations, residuals)
+            residuals = residuals - self.slopes[self._half][cells] * deviations
+            means = means - self.slopes[self._half] * score_means
+        self.mean = known_sum + self._by_half(sizes[:, None] * means)
+        if score is not None:
+            self.mean += self.slopes * score_sums[:, None]
+        self._measure(cells, residuals)
+        overall = self._by_half(sizes[:, None] * cell_means(parts))
+        overall /= np.maximum(self._by_half(sizes), 1)[:, None]
+        deviations = parts - overall[self._half[cells]]
+        clear_rounding(deviations, parts)
+        self._extremes = target.extremes(parts) - overall.mean(axis=0)
+        self._look_along(
+            cells, residuals, deviations, half_mass, target, prior, score_size
+        )
+
+    def _by_group(self, x):
+        return np.bincount(self._group, x, 2 * self._n_groups)
+
+    def _by_half(self, x):
+        return x.reshape(2, -1, *x.shape[1:]).sum(axis=1)
+
+    def _fit_slopes(self, cells, deviations, residuals):
+        """Give each half the coefficient that is best for the other one."""
+        root = np.sqrt(self.leverage2)[:, None]
+        for half in (0, 1):
+            rows = np.flatnonzero(self._half[cells] == half)
+            rows = rows[:: 1 + len(rows) // ROWS_FOR_SLOPE]
+            self.slopes[1 - half] = shrunken_slope(
+                root[cells[rows]] * deviations[rows],
+                root[cells[rows]] * residuals[rows],
+            )
+
+    def _measure(self, cells, residuals):
+        """Compute the second and third moments of the halves' means."""
+        sizes, n = self.sizes, np.maximum(self.counts, 3)
+        taken = self.counts / np.maximum(sizes, 1)
+        # Without replacement, as moments of a sum of that many different rows.
+        third = sizes**3.0 * (1 - taken) * (1 - 2 * taken) / (n * (n - 1.0) * (n - 2))
+        columns = residuals.T
+
+        def by_half(weight, *indices):
+            product = columns[indices[0]]
+            for index in indices[1:]:
+                product = product * columns[index]
+            return self._by_half(weight * np.bincount(cells, product, len(sizes)))
+
+        shape = len(columns)
+        self.second = np.zeros((2, shape, shape))
+        self.third = np.zeros((2, shape, shape, shape))
+        for i, j in np.ndindex(shape, shape):
+            self.second[:, i, j] = by_half(self.leverage2, i, j)
+            for k in range(shape):
+                self.third[:, i, j, k] = by_half(third, i, j, k)
+
+    def _look_along(
+        self, cells, residuals, deviations, half_mass, target, prior, score_size
+    ):
+        """Measure what matters for the target: spreads of cells, large values."""
+        sizes, n = self.sizes, np.maximum(self.counts, 1)
+        # The direction of a half is known from the other one.
+        directions = np.stack(
+            [target.direction(self.mean[1 - h] / half_mass[1 - h]) for h in (0, 1)]
+        )
+        directions = directions[self._half]
+        along = sum(r * d[cells] for r, d in zip(residuals.T, directions.T))
+        squares = np.bincount(cells, along**2, len(sizes))
+        # A large value: as in a row drawn with odds of its squared deviation.
+        far = sum(r * d[cells] for r, d in zip(deviations.T, directions.T))
+        odds = (sizes / n)[cells] * far**2
+        total = self._by_half(np.bincount(cells, odds, len(sizes)))
+        fourth = self._by_half(np.bincount(cells, odds * far**2, len(sizes)))
+        event2 = fourth / np.where(total > 0, total, 1.0)
+        self._ratios = np.ones(len(sizes))
+        if prior is not None:
+            self._ratios = self._event_ratios(cells, along, squares, event2, score_size)
+        # How much is in doubt depends on the number of rows of the half, not of the
+        # cell: this one goes with the values of the other half, and so would its own
+        # sample then go with its own values.
+        n_half = self._by_half(self.counts)[self._half]
+        group_share = (self._by_group(sizes) / sizes.sum() * 2)[self._group]
+        unseen = min(UNSEEN_EVENTS, UNSEEN_IN_ALL / self._n_groups) * self._ratios**2
+        hidden = unseen * event2[self._half] / np.maximum(n_half * group_share, 1)
+        self.squares = squares / np.maximum(n - 1, 1)
+        if prior is not None:
+            scale = self._by_half(sizes * self.squares)
+            scale /= np.maximum(self._by_half(sizes * prior), 1e-300)
+            doubt = ROWS_IN_DOUBT * len(sizes) / 2
+            doubt = doubt / (doubt + n_half)
+            self.squares += doubt * (scale[self._half] * prior - self.squares)
+        self.squares += hidden
+        # While there are few large values, little is known of spreads.
+        seen2, seen4 = (
+            self._by_half(np.bincount(cells, far**power, len(sizes)))
+            for power in (2, 4)
+        )
+        n_events = seen2**2 / np.where(seen4 > 0, seen4, 1.0)
+        self.certainty = n_events / (n_events + EVENTS_IN_DOUBT)
+        left = sizes - self.counts
+        self.variance = self._by_half(sizes * left / n * self.squares)
+        self.is_known = self._by_half(left) == 0
+        self.largest_weight = (left / n).max()
+        self._drawn = cells, deviations, far, odds
+        factor = np.sqrt(sizes / n * left / n)
+        size = np.abs(along)
+        self.along_sizes = np.stack(
+            [
+                self._by_half(factor * np.bincount(cells, size, len(sizes))),
+                self._by_half(factor**2 * squares),
+                np.full(2, (size * factor[cells]).max()),
+            ],
+            axis=1,
+        )
+
+    def _event_ratios(self, cells, along, squares, event2, score_size):
+        """Return how large a large value would be in each cell, relative to all.
+
+        Losses may go up and down with the score, while errors are errors at any score:
+        the power of the score they follow is fitted to the cells. Where the cells are
+        not on the line, it is drawn above all of them.
+        """
+        fourth = np.bincount(cells, along**4, len(squares))
+        ratios = np.ones(len(squares))
+        for half in (0, 1):
+            here = self._half == half
+            seen = here & (fourth > 0) & (score_size > 0)
+            if seen.sum() < 3:
+                continue
+            x = np.log(score_size[seen])
+            y = np.log(fourth[seen] / squares[seen]) / 2
+            weight = self.counts[seen] / self.counts[seen].sum()
+            centred = x - weight @ x
+            spread = weight @ centred**2
+            power = (weight * centred) @ y / spread if spread > 0 else 0.0
+            power = min(max(power, 0.0), 1.0)
+            level = np.max(y - power * x)
+            size = np.exp(level) * score_size[here] ** power
+            ratios[here] = np.minimum(size / np.sqrt(event2[half]), 1.0)
+        return ratios
+
+    def events(self, half=None):
+        """Return what one more large value, upwards or downwards, would have added.
+
+        Parameters
+        ----------
+        half : {0, 1}, default=None
+            As this half shows it, or both.
+        """
+        cells, deviations, far, odds = self._drawn
+        if half is not None:
+            chosen = self._half[cells] == half
+            cells, deviations, far, odds = (
+                x[chosen] for x in (cells, deviations, far, odds)
+            )
+        counts = np.bincount(cells, minlength=len(self.sizes))
+        weight = (self.sizes - counts) * (counts > 0) / np.maximum(counts, 1)
+        # With the same chance for every row of a group, whatever the scores say.
+        squares = self._by_group(counts * (weight * self._ratios) ** 2)
+        weight = np.sqrt(np.max(squares / np.maximum(self._by_group(counts), 1)))
+        events = np.zeros((2, deviations.shape[1]))
+        for k, chance in enumerate((odds * (far > 0), odds * (far < 0))):
+            total = chance.sum()
+            if total > 0:
+                events[k] = chance @ deviations / total
+        return weight * np.concatenate([events, self._extremes])
+
+    def moments(self, half, share):
+        """Return the moments of a half's part of the estimate, in order.
+
+        Parameters
+        ----------
+        half : {0, 1}
+            Which one.
+        share : float
+            Factor of this part in the whole.
+        """
+        total, squares, largest = self.along_sizes[half]
+        return (
+            share * self.mean[half],
+            share**2 * self.second[half],
+            share**3 * self.third[half],
+            np.array([share * total, share**2 * squares]),
+            share * largest,
+        )
+
+
+def clear_rounding(deviations, values):
+    """Set to zero what is rounding: values that are all alike must not vary."""
+    deviations[np.abs(deviations) <= 1e-13 * np.abs(values)] = 0.0
+
+
+def shrunken_slope(x, y):
+    """Return regression slopes, drawn towards zero as far as they are uncertain.
+
+    One large value must not tilt the guesses of all rows: the variance is that of the
+    jackknife, which sees how much the slope hangs on single rows.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n_rows, 1)
+        Centred score.
+    y : ndarray of shape (n_rows, n_values)
+        Centred values.
+
+    Returns
+    -------
+    slope : ndarray of shape (n_values,)
+        Of each value on the score.
+    """
+    squares = x * x
+    total = squares.sum()
+    if total == 0:
+        return np.zeros(y.shape[1])
+    slope = (x * y).sum(axis=0) / total
+    # Without its own row, a residual is larger by this factor.
+    alone = 1 / np.maximum(1 - squares / total, 1e-6)
+    variance = (squares * ((y - slope * x) * alone) ** 2).sum(axis=0) / total**2
+    kept = 1 - SLOPE_DOUBT * variance / np.where(slope == 0, 1.0, slope) ** 2
+    return slope * np.maximum(kept, 0.0)
+
+
+def fill(total, weight, room):
+    """Return `total` divided in proportion to `weight`, nothing above its room."""
+    wanted = np.zeros(len(room))
+    free = (weight > 0) & (room > 0)
+    while free.any():
+        left = total - wanted.sum()
+        share = left * weight / weight[free].sum()
+        full = free & (share >= room)
+        if not full.any():
+            wanted[free] = share[free]
+            break
+        wanted[full] = room[full]
+        free &= ~full
+    return wanted
+
+
+def round_to(total, wanted, room, offset):
+    """Return integers close to `wanted` that sum to `total`, none above its room.
+
+    Parameters
+    ----------
+    total : int
+        At most the sum of `room`.
+    wanted, room : ndarray of shape (n_cells,)
+        What is wanted, and the most that is possible (integers).
+    offset : float
+        In [0, 1): which way to round.
+    """
+    steps = np.floor(np.cumsum(wanted) + offset).astype(np.intp)
+    counts = np.minimum(np.diff(steps, prepend=0), room)
+    missing = total - counts.sum()
+    if missing < 0:
+        # Rounding went up once too often.
+        for cell in np.flatnonzero(counts)[:-missing]:
+            counts[cell] -= 1
+    if missing > 0:
+        extra = np.cumsum(np.minimum(room - counts, missing))
+        extra = np.minimum(extra, missing)
+        counts += np.diff(extra, prepend=0)
+    return counts

@@ -1,0 +1,420 @@
+"""Strata without replacement: a pool in two halves that learn from each other.
+
+The rows are dealt into two halves at random. Each half is sampled in its strata without
+replacement and estimated by the classical stratified mean. What is learned, namely how
+many rows to take of each stratum, the coefficient of the control variate, the weights
+of stages and when to stop, comes for each half from the values of the *other* one. A
+stratum is then not left early because its own values happened to be small, so that the
+sizes of samples are not tied to what is in them.
+"""
+
+import numpy as np
+
+from sklearn_awsgd._importance.integration import (
+    STOPPING_SAMPLE_SIZE,
+    Estimate,
+    relative_width,
+)
+from sklearn_awsgd._importance.stage import Stage, fill, round_to
+
+# Rows of each cell (a stratum in a half) that are taken first; a third moment needs 3.
+LEAST_ROWS = 3
+# A run stops when the other half promises an interval this much narrower than wanted:
+# the two halves then rarely disagree on it.
+STOPPING_MARGIN = 0.95
+
+
+class StratifiedRounds:
+    """Rounds of rows drawn without replacement from the strata of a pool.
+
+    Parameters
+    ----------
+    pool : Pool
+        What is evaluated.
+    generator : numpy.random.BitGenerator
+        Random stream.
+    mixing : float
+        Share of the rows that are taken in proportion to the size of their stratum.
+    strata : ndarray of shape (n_samples,)
+        Stratum of each row.
+    n_strata : int
+        Number of strata.
+    n_groups : int
+        Number of labels, each of the same number of strata.
+    score : ndarray of shape (n_samples,), default=None
+        Guess of f, up to a factor: a control variate.
+    learned : LearnedStrata, default=None
+        Makes other strata and scores now and then.
+    """
+
+    # A round of one row is possible, and so the budget can be spent to the last.
+    shortest_round = 1
+
+    def __init__(
+        self,
+        pool,
+        generator,
+        mixing,
+        strata,
+        n_strata,
+        n_groups,
+        score=None,
+        learned=None,
+    ):
+        self.pool = pool
+        self.target = pool.integrand.target
+        self._random = np.random.Generator(generator)
+        self._mixing = mixing
+        self._learned = learned
+        self._n_groups = n_groups
+        self._past_stages = []
+        # As of the last time that something was learned.
+        self._estimate = None
+        self._active = np.ones(2, dtype=bool)
+        # Draws after which the wanted tolerance may be reached, as far as is known.
+        self.end_in_sight = np.inf
+        self.pending = None
+        self.restratify(strata, n_strata, score, self._deal(strata))
+
+    def _deal(self, strata):
+        """Deal the rows of every stratum to the two halves; return their order."""
+        order = self._shuffled(np.flatnonzero(~self.pool.known), strata)
+        self.half = np.zeros(len(self.pool.mass), dtype=np.int8)
+        begin = int(self._random.integers(2))
+        self.half[order] = (np.arange(len(order)) + begin) % 2
+        self._half_mass = np.bincount(self.half, self.pool.mass, 2)
+        return np.concatenate([order[begin::2], order[1 - begin :: 2]])
+
+    def _shuffled(self, rows, cells):
+        """Return rows in random order, sorted by cell."""
+        rows = self._random.permutation(rows)
+        # A stable sort of short integers takes linear time.
+        return rows[np.argsort(cells[rows].astype(np.int16), kind="stable")]
+
+    @property
+    def n_draws(self):
+        """Number of draws: each is of a new row."""
+        return self.pool.n_evaluations
+
+    @property
+    def n_evaluations(self):
+        """Number of rows evaluated so far."""
+        return self.pool.n_evaluations
+
+    @property
+    def n_unknown(self):
+        """Number of rows not evaluated yet."""
+        return self.pool.n_unknown
+
+    @property
+    def integrand(self):
+        """What is evaluated."""
+        return self.pool.integrand
+
+    def restratify(self, strata, n_strata, score=None, order=None):
+        """Begin a stage: choose the strata of the rows not evaluated yet.
+
+        Strata and scores of a half must depend on values of the other half only. The
+        rows may be given in random order, sorted by half and stratum.
+        """
+        self.n_strata = n_strata
+        unknown = np.flatnonzero(~self.pool.known)
+        cells = self.half * np.int32(n_strata) + strata
+        # In a new order: the rows that an earlier stage left lie in no random one.
+        self._order = self._shuffled(unknown, cells) if order is None else order
+        self._sizes = np.bincount(cells[unknown], minlength=2 * n_strata)
+        self._begin = np.cumsum(self._sizes) - self._sizes
+        self._taken = np.zeros(2 * n_strata, dtype=np.intp)
+        self._drawn = Columns()
+        self._known_before = np.flatnonzero(self.pool.known & (self.pool.mass > 0))
+        known = self._known_before
+        parts = self.pool.mass[known, None] * self.pool.values[known]
+        sums = [np.bincount(self.half[known], column, 2) for column in parts.T]
+        self._known_sum = np.stack(sums, axis=1)
+        self._score = self._score_sums = self._prior = self._score_size = None
+        if score is not None:
+            self._score = self.pool.mass * score
+            x = self._score[unknown]
+            self._score_sums = np.bincount(self.half[unknown], x, 2)
+            self._prior = self._expected_squares(cells[unknown], np.abs(x))
+            size = np.bincount(cells[unknown], np.abs(x), 2 * n_strata)
+            self._score_size = size / np.maximum(self._sizes, 1)
+            self._first_spread = np.sqrt(self._prior)
+        else:
+            # Between taking strata as they come and taking the same of all.
+            self._first_spread = 1 / np.sqrt(np.maximum(self._sizes, 1))
+        self._spread = self._first_spread
+        self._known_shares = {}
+        self._stage = None
+
+    def _expected_squares(self, cells, size):
+        """Return the squares to expect in cells of rows with scores of some size.
+
+        If values are as large as the score, squares go with its square; if values are
+        events and the score is their probability, they go with the score itself; and if
+        the score is no use, they are the same everywhere. Each is given a third.
+        """
+        total = sum(
+            np.bincount(cells, shape, len(self._sizes)) / (shape.mean() or 1.0)
+            for shape in (size**2, size, np.ones_like(size))
+        )
+        return total / np.maximum(3 * self._sizes, 1)
+
+    def _shares(self, half):
+        """Return which share of a half's rows each stratum should have."""
+        if half not in self._known_shares:
+            self._known_shares[half] = self._find_shares(half)
+        return self._known_shares[half]
+
+    def _find_shares(self, half):
+        cells = self._cells(half)
+        sizes = self._sizes[cells]
+        certainty = 0.0 if self._stage is None else self._stage.certainty[1 - half]
+        weight = np.zeros(self.n_strata)
+        for spread, share in (
+            (self._first_spread[cells], 1 - certainty),
+            (self._spread[self._cells(1 - half)], certainty),
+        ):
+            weight += share * sizes * spread / ((sizes * spread).sum() or 1.0)
+        return (1 - self._mixing) * weight + self._mixing * sizes / max(sizes.sum(), 1)
+
+    def _cells(self, half):
+        return slice(half * self.n_strata, (half + 1) * self.n_strata)
+
+    def probabilities(self):
+        """Return the share of the rows that each stratum should have."""
+        return (self._shares(0) + self._shares(1)) / 2
+
+    def allocate(self, size):
+        """Return how many rows of each cell to draw in a round.
+
+        Each half is brought towards the allocation of Neyman, with the spreads known
+        from the other half, of all rows it will then have had in this stage.
+        """
+        counts = np.zeros_like(self._taken)
+        for half, part in enumerate(self._split(size)):
+            cells = self._cells(half)
+            sizes, taken = self._sizes[cells], self._taken[cells]
+            room = sizes - taken
+            least = np.maximum(np.minimum(sizes, LEAST_ROWS) - taken, 0)
+            if least.sum() < part:
+                wanted = fill(taken.sum() + part, self._shares(half), sizes)
+                more = np.maximum(wanted - taken - least, 0.0)
+                # What others have had too much of is missing here.
+                least = least + more * ((part - least.sum()) / (more.sum() or 1.0))
+            offset = self._random.random()
+            counts[cells] = round_to(part, least, room, offset)
+        return counts
+
+    def _split(self, size):
+        """Return how many rows to draw of each half."""
+        room = np.add.reduceat(self._sizes - self._taken, [0, self.n_strata])
+        active = self._active & (room > 0)
+        if not active.any():
+            active = room > 0
+        odd = int(self._random.integers(2))
+        part = (size + np.array([odd, 1 - odd])) // 2 if active.all() else size * active
+        return np.minimum(part, room)
+
+    def draw(self, size):
+        """Draw a round and evaluate it.
+
+        When the loss fails, the rows stay pending: drawing others instead would leave
+        out those on which it fails.
+        """
+        if self.pending is None:
+            counts = self.allocate(size)
+            begin = self._begin + self._taken - (np.cumsum(counts) - counts)
+            rows = np.repeat(begin, counts) + np.arange(counts.sum())
+            self.pending = counts, self._order[rows]
+        counts, rows = self.pending
+        values = self.pool.evaluate(rows)
+        self.pending = None
+        self._taken += counts
+        self._drawn.append("cells", np.repeat(np.arange(len(counts)), counts))
+        self._drawn.append("rows", rows)
+        self._drawn.append("parts", self.pool.mass[rows, None] * values)
+        if self._score is not None:
+            self._drawn.append("score", self._score[rows])
+
+    def finish(self):
+        """Evaluate all that is not known yet."""
+        self._active[:] = True
+        while self.n_unknown:
+            self.draw(self.n_unknown)
+
+    def exact(self):
+        """Return the integral itself, once nothing is unknown."""
+        return self.pool.exact()
+
+    def least_left(self, max_evaluations):
+        """Return how much of a budget must be left for a round."""
+        return 1
+
+    def least_round(self):
+        """Return how many rows the next round must have, for some of every cell."""
+        least = np.minimum(self._sizes, LEAST_ROWS) - self._taken
+        return int(np.maximum(least, 0).sum())
+
+    def learn(self):
+        """Learn from what is known by now; perhaps begin a new stage."""
+        if self.n_unknown == 0 or ((self._taken == 0) & (self._sizes > 0)).any():
+            return
+        self._measure()
+        if self._learned is not None and self.n_evaluations >= self._learned.next_at:
+            direction = self.target.direction(self.estimate().mean)
+            values = self.pool.values @ direction
+            made = self._learned.strata(
+                self.pool.known, self.half, values, self.pool.mass
+            )
+            self._past_stages.append(self._stage)
+            self.restratify(*made)
+
+    def _measure(self):
+        """Measure the current stage, and learn the spread of its cells."""
+        score = None if self._score is None else self._drawn.get("score")
+        self._stage = Stage(
+            self._drawn.get("cells", np.intp),
+            self._drawn.get("parts"),
+            self._sizes,
+            self._known_sum,
+            self._half_mass,
+            self.target,
+            self._n_groups,
+            score,
+            self._score_sums,
+            self._prior,
+            self._score_size,
+        )
+        self._spread = np.sqrt(self._stage.squares)
+        self._known_shares = {}
+        self._estimate = None
+
+    def estimate(self, half=None):
+        """Return the estimate over the pool.
+
+        Parameters
+        ----------
+        half : {0, 1}, default=None
+            Return what this half tells about the estimate of both, as if the other one
+            were like it.
+        """
+        if half is None and self._estimate is not None:
+            return self._estimate
+        stages = [*self._past_stages, *([self._stage] if self._stage else [])]
+        parts = []
+        for h in (0, 1) if half is None else (half, half):
+            if stages[-1].is_known[h]:
+                weights = np.eye(len(stages))[-1]
+            else:
+                weights = [1 / max(s.variance[1 - h], 1e-300) for s in stages]
+                weights = np.array(weights)
+                weights /= weights.sum()
+            scale = 1.0 if half is None else 0.5 / self._half_mass[h]
+            parts += [s.moments(h, c * scale) for s, c in zip(stages, weights)]
+        mean, second, third, sizes, largest = zip(*parts)
+        sizes = np.array([*sum(sizes), max(largest)])
+        events = self._hidden_events(stages[-1], half, sum(mean))
+        estimate = Estimate(sum(mean), sum(second), sum(third), events, sizes)
+        if half is None:
+            self._estimate = estimate
+        return estimate
+
+    def _hidden_events(self, stage, half, mean):
+        """Return what one more large value would have added."""
+        events, bounds = stage.events(half), np.array(self.target.bounds)
+        if events.any() or len(mean) > 1 or not np.isfinite(bounds).all():
+            return events
+        # Nothing varied: what is known is the range.
+        return stage.largest_weight / self.pool.n_points * (bounds - mean)[:, None]
+
+    def has_reached(self, rtol, confidence, with_past):
+        """Decide for each half whether it goes on; return whether none does.
+
+        Parameters
+        ----------
+        rtol : float
+            Wanted half width of the interval, relative to the estimate.
+        confidence : float
+            Of the interval.
+        with_past : callable
+            Takes an estimate over this pool, returns that over all of a stream.
+        """
+        taken = np.add.reduceat(self._taken, [0, self.n_strata])
+        wanted = np.zeros(2)
+        for half in (0, 1):
+            other = with_past(self.estimate(1 - half))
+            width = relative_width(other, self.target, confidence)
+            ratio = (width / (STOPPING_MARGIN * rtol)) ** 2
+            if other.effective_sample_size(self.target) < STOPPING_SAMPLE_SIZE:
+                ratio = np.inf
+            wanted[half] = taken[1 - half] * ratio
+        self._active = taken < wanted
+        missing = np.maximum(wanted - taken, 0.0).sum()
+        self.end_in_sight = self.n_draws + missing
+        if self._active.any():
+            return False
+        both = with_past(self.estimate())
+        if relative_width(both, self.target, confidence) <= rtol:
+            return True
+        self._active[:] = True
+        return False
+
+    def variance_gain(self):
+        """Return the variance of a plain average of as many rows, over ours."""
+        estimate = self.estimate()
+        direction = self.target.direction(estimate.mean)
+        before, cells = self._known_before, self._drawn.get("cells", np.intp)
+        mass = self.pool.mass[self._drawn.get("rows", np.intp)]
+        stands_for = (self._sizes / np.maximum(self._taken, 1))[cells]
+        weight = stands_for * mass
+        parts = self._drawn.get("parts")
+        along = parts @ direction / mass if len(mass) else np.zeros(0)
+        if len(before):
+            weight = np.concatenate([self.pool.mass[before], weight])
+            along = np.concatenate([self.pool.values[before] @ direction, along])
+        mean = weight @ along / weight.sum()
+        uniform = weight @ (along - mean) ** 2 / weight.sum()
+        uniform *= 1 / self.n_evaluations - 1 / self.pool.n_points
+        ours = direction @ estimate.second @ direction
+        if ours == 0:
+            return np.inf if uniform > 0 else 1.0
+        return uniform / ours
+
+    def sample(self, n_samples):
+        """Draw positions with replacement, as strata are drawn now, with weights."""
+        before = self._known_before
+        left = self.pool.mass[self._order].sum()
+        shares = np.concatenate([self._shares(0), self._shares(1)])
+        shares = np.where(self._sizes > 0, shares, 0.0)
+        # Rows known before the strata were made are one more stratum, by their mass.
+        shares = np.append(left * shares / shares.sum(), max(1 - left, 0.0))
+        sizes = np.append(self._sizes, len(before))
+        shares = np.where(sizes > 0, shares, 0.0) / shares[sizes > 0].sum()
+        cells = self._random.choice(len(shares), size=n_samples, p=shares)
+        within = (self._random.random(n_samples) * sizes[cells]).astype(np.intp)
+        begin = np.append(self._begin, len(self._order))
+        rows = np.concatenate([self._order, before])[begin[cells] + within]
+        return rows, self.pool.mass[rows] * (sizes / np.maximum(shares, 1e-300))[cells]
+
+
+class Columns:
+    """Arrays that grow at their ends, in the order of evaluation.
+
+    The rows of a pool lie anywhere in memory; what is learned from all of them again
+    and again is faster to read from here.
+    """
+
+    def __init__(self):
+        self._parts = {}
+
+    def append(self, name, array):
+        """Add to the end of a column."""
+        self._parts.setdefault(name, []).append(array)
+
+    def get(self, name, dtype=np.float64):
+        """Return a whole column."""
+        parts = self._parts.get(name, [])
+        if len(parts) > 1:
+            self._parts[name] = parts = [np.concatenate(parts)]
+        return parts[0] if parts else np.zeros(0, dtype=dtype)

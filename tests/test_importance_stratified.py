@@ -1,0 +1,309 @@
+"""Stratified samples without replacement: moments, allocation, halves."""
+
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from sklearn_awsgd._importance.integrands import Integrand
+from sklearn_awsgd._importance.integration import Mean, Ratio
+from sklearn_awsgd._importance.learned import LearnedStrata
+from sklearn_awsgd._importance.spaces import Pool
+from sklearn_awsgd._importance.stage import Stage, fill, round_to, shrunken_slope
+from sklearn_awsgd._importance.stratified import Columns, StratifiedRounds
+
+
+class TwoMeans(Mean):
+    """Two integrals; the first is the target."""
+
+    n_values = 2
+
+    def extremes(self, parts):
+        return np.zeros((0, 2))
+
+    def direction(self, mean):
+        return np.array([1.0, 0.0])
+
+
+@pytest.mark.parametrize("with_score", [False, True])
+def test_stage_has_the_moments_of_all_possible_samples(with_score):
+    """Mean, variance and third moment, by enumeration of all samples."""
+    random = np.random.default_rng(0)
+    n, known_sum = 10, np.array([[0.3, -0.2], [0.1, 0.4]])
+    cell_of = np.repeat([0, 1], 5)
+    parts = random.exponential(size=(n, 2))
+    score = random.random(n)
+    parts[:, 0] += with_score * score
+    sizes, half_mass = np.array([5, 5]), np.array([0.5, 0.5])
+    extra = {}
+    means, seconds, thirds = [], [], []
+    for first, second in product(*(combinations(range(b, b + 5), 3) for b in (0, 5))):
+        rows = np.array(first + second)
+        if with_score:
+            extra = {
+                "score": score[rows],
+                "score_sums": np.bincount(cell_of, score),
+                "prior": np.ones(2),
+                "score_size": np.ones(2),
+            }
+        stage = Stage(
+            cell_of[rows], parts[rows], sizes, known_sum, half_mass, TwoMeans(), 1,
+            **extra,
+        )  # fmt: skip
+        means.append(stage.mean)
+        seconds.append(stage.second)
+        thirds.append(stage.third)
+    truth = known_sum + np.stack([parts[:5].sum(axis=0), parts[5:].sum(axis=0)])
+    assert_allclose(np.mean(means, axis=0), truth, rtol=1e-12)
+    if with_score:
+        return
+    deviations = np.array(means) - truth
+    covariance = np.einsum("thi,thj->hij", deviations, deviations) / len(means)
+    assert_allclose(np.mean(seconds, axis=0), covariance)
+    cubes = np.einsum("thi,thj,thk->hijk", *[deviations] * 3) / len(means)
+    assert_allclose(np.mean(thirds, axis=0), cubes)
+
+
+def test_stage_forgets_nothing_of_full_cells():
+    parts = np.arange(6.0)[:, None]
+    stage = Stage(
+        np.array([0, 0, 0, 1, 1, 1]), parts, np.array([3, 3]), np.zeros((2, 1)),
+        np.array([0.5, 0.5]), Mean(), 1,
+    )  # fmt: skip
+    assert_allclose(stage.mean[:, 0], [3, 12])
+    assert_allclose(stage.second, 0)
+    assert_allclose(stage.events(), 0)
+    assert stage.is_known.all()
+
+
+def test_one_more_event_has_the_weight_of_the_least_sampled_group():
+    """No error in 100 of 1,000 rows: one more would stand for nine others."""
+    values = np.zeros((400, 1))
+    values[:50] = 1.0
+    # Cells: few rows known to err often, many rows without an error; two halves.
+    cells = np.repeat([0, 1, 2, 3], 100)
+    values[200:250] = 1.0
+    stage = Stage(
+        cells, values, np.array([100, 1000, 100, 1000]), np.zeros((2, 1)),
+        np.array([0.5, 0.5]), Mean(), 2,
+    )  # fmt: skip
+    up, down = stage.events()[:, 0]
+    assert_allclose(up, 9 * (1 - 50 / 1100))
+    assert down < 0
+
+
+def test_large_values_follow_the_score_or_not():
+    random = np.random.default_rng(0)
+    score = np.repeat(10.0 ** np.arange(-3, 1), 100)
+    cells = np.repeat(np.arange(4), 100)
+    cells = np.concatenate([cells, cells + 4])
+    score = np.concatenate([score, score])
+    sizes = np.full(8, 1000)
+
+    def ratios(parts):
+        return Stage(
+            cells, parts[:, None], sizes, np.zeros((2, 1)), np.array([0.5, 0.5]),
+            Mean(), 1, score, np.zeros(2), np.ones(8), 10.0 ** np.tile(range(-3, 1), 2),
+        )._ratios  # fmt: skip
+
+    like_losses = ratios(score * random.exponential(size=800))
+    assert (like_losses[[0, 4]] < 0.01).all()
+    assert (like_losses[[3, 7]] > 0.5).all()
+    errors = 1.0 * (random.random(800) < np.maximum(score, 0.05) / 2)
+    assert (ratios(errors) > 0.5).all()
+
+
+def test_slope_is_kept_as_far_as_it_is_certain():
+    random = np.random.default_rng(0)
+    x = random.normal(size=(500, 1))
+    x -= x.mean()
+    y = np.column_stack(
+        [3 * x[:, 0], 3 * x[:, 0] + random.normal(size=500), 0 * x[:, 0]]
+    )
+    y -= y.mean(axis=0)
+    slope = shrunken_slope(x, y)
+    assert_allclose(slope[0], 3)
+    least_squares = np.linalg.lstsq(x, y[:, 1])[0][0]
+    # The jackknife's variance is about that of least squares: 1 / n.
+    assert_allclose(slope[1], least_squares - 2 / 500 / 3, rtol=1e-3)
+    assert slope[2] == 0
+    # A slope that hangs on one row is none.
+    y = np.zeros((500, 1))
+    y[np.argmax(x)] = 10.0
+    assert shrunken_slope(x, y - y.mean()) == 0
+    assert shrunken_slope(np.zeros((5, 1)), np.ones((5, 2))).tolist() == [0, 0]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    cells=st.lists(
+        st.tuples(st.integers(0, 30), st.floats(0.01, 10)), min_size=1, max_size=8
+    ),
+    share=st.floats(0, 1),
+    offset=st.floats(0, 0.999),
+)
+def test_rows_are_divided_as_wanted(cells, share, offset):
+    room, weight = (np.array(x) for x in zip(*cells))
+    total = int(share * room.sum())
+    wanted = fill(total, weight, room)
+    assert_allclose(wanted.sum(), total, atol=1e-9)
+    assert (wanted <= room + 1e-9).all()
+    # What has room left is in proportion to its weight.
+    free = (wanted < room - 1e-9) & (room > 0)
+    if free.any():
+        ratio = (wanted / weight)[free]
+        assert_allclose(ratio, ratio[0], atol=1e-6)
+        assert ((wanted / weight)[room > 0] <= ratio[0] + 1e-6).all()
+    counts = round_to(total, wanted, room, offset)
+    assert counts.sum() == total
+    assert (counts >= 0).all()
+    assert (counts <= room).all()
+    assert (np.abs(counts - wanted) < 2).all()
+
+
+def make(values, seed=0, strata=None, n_strata=1, n_groups=1, **parameters):
+    n = len(values)
+    strata = np.zeros(n, dtype=np.int32) if strata is None else strata
+    X = np.arange(n)[:, None]
+    integrand = Integrand(None, lambda rows: values[rows[:, 0]], X, None)
+    pool = Pool(integrand, np.full(n, 1 / n), 1000)
+    return StratifiedRounds(
+        pool, np.random.PCG64(seed), 0.1, strata, n_strata, n_groups, **parameters
+    )
+
+
+def test_uniform_rounds_are_the_plain_mean_of_different_rows():
+    values = np.random.default_rng(0).exponential(size=500)
+    rounds = make(values)
+    for _ in range(3):
+        rounds.draw(40)
+    rounds.learn()
+    estimate = rounds.estimate()
+    rows = np.flatnonzero(rounds.pool.known)
+    assert len(rows) == 120
+    assert_allclose(estimate.mean[0], values[rows].mean())
+    plain = values[rows].var(ddof=1) * (1 / 120 - 1 / 500)
+    assert_allclose(estimate.second[0, 0], plain, rtol=0.1)
+
+
+@pytest.mark.parametrize("with_score", [False, True])
+def test_a_half_does_not_listen_to_itself(with_score):
+    """Other values in a half change nothing in how it is sampled."""
+    random = np.random.default_rng(0)
+    values = random.exponential(size=400)
+    strata = np.repeat([0, 1, 2, 3], 100).astype(np.int32)
+    score = random.random(400) if with_score else None
+    both = []
+    for factor in (0.0, 1.0):
+        rounds = make(values.copy(), 0, strata, 4, 4, score=score)
+        other = np.where(rounds.half == 0, values ** (1 + factor * strata), values)
+        rounds.pool.integrand.loss = lambda rows, other=other: other[rows[:, 0]]
+        rounds.draw(100)
+        rounds.learn()
+        both.append((rounds.allocate(60), rounds._stage.slopes))
+    first, second = both
+    assert_array_equal(first[0][:4], second[0][:4])
+    assert_allclose(first[1][0], second[1][0])
+    assert (first[0][4:] != second[0][4:]).any()
+
+
+def test_allocation_is_neymans():
+    random = np.random.default_rng(0)
+    strata = np.repeat([0, 1], [9000, 1000]).astype(np.int32)
+    values = random.normal(size=10_000) * np.where(strata == 1, 9, 1)
+    rounds = make(values, 0, strata, 2, 2)
+    for _ in range(20):
+        rounds.draw(100)
+        rounds.learn()
+    # Sizes times spreads are equal; a tenth comes in proportion to the sizes.
+    assert_allclose(rounds.probabilities(), [0.54, 0.46], atol=0.04)
+    taken = rounds._taken.reshape(2, 2)
+    assert_allclose(taken[:, 0] / taken.sum(axis=1), 0.54, atol=0.06)
+
+
+def test_new_strata_keep_the_estimate_unbiased():
+    """Stages whose strata follow the other half's values."""
+    random = np.random.default_rng(0)
+    x = random.random(300)
+    values = np.exp(3 * x) * random.exponential(size=300)
+    estimates, errors = [], []
+    for seed in range(120):
+        learned = LearnedStrata(x[:, None], np.zeros(300, dtype=int), 1, seed)
+        learned.next_at = 60
+        rounds = make(values, seed, learned=learned)
+        for _ in range(6):
+            rounds.draw(20)
+            rounds.learn()
+        assert len(rounds._past_stages) >= 1
+        estimate = rounds.estimate()
+        estimates.append(estimate.mean[0])
+        errors.append(estimate.second[0, 0])
+    error = np.array(estimates) - values.mean()
+    assert abs(error.mean()) < 3.5 * error.std() / np.sqrt(120)
+    assert_allclose(np.sqrt(np.mean(errors)), error.std(), rtol=0.3)
+
+
+def test_sample_has_the_weights_of_its_distribution():
+    values = np.random.default_rng(0).exponential(size=200)
+    strata = np.repeat([0, 1], [150, 50]).astype(np.int32)
+    rounds = make(values, 0, strata, 2, 2)
+    rounds.draw(30)
+    rounds.learn()
+    rounds.restratify(strata, 2)
+    rows, weights = rounds.sample(200_000)
+    # The mean of weights on a row is its mass.
+    mass = np.bincount(rows, weights, 200) / 200_000
+    assert_allclose(mass, 1 / 200, rtol=0.25)
+    assert_allclose(mass.sum(), 1, rtol=0.01)
+
+
+def test_rates_of_a_bounded_loss_without_an_event():
+    rounds = make(np.zeros(1000))
+    rounds.draw(100)
+    rounds.learn()
+    assert rounds.estimate().interval(Mean(), 0.95) == (-np.inf, np.inf)
+    rounds.target = Mean((0.0, 1.0))
+    rounds.learn()
+    low, high = rounds.estimate().interval(rounds.target, 0.95)
+    assert low == 0
+    # "Three over n", two-sided and for the rows not seen.
+    assert_allclose(high, -np.log(0.025) * 9 / 1000, rtol=0.05)
+
+
+def test_a_rate_of_zero_so_far_has_an_upper_limit():
+    """No hit among 50: the interval is that of a count of zero."""
+    values = np.zeros((1000, 2))
+    values[:, 1] = 1.0
+    rounds = make(values)
+    rounds.pool.integrand.target = rounds.target = Ratio()
+    rounds.pool.values = np.zeros((1000, 2))
+    rounds.restratify(np.zeros(1000, dtype=np.int32), 1)
+    rounds.draw(50)
+    rounds.learn()
+    low, high = rounds.estimate().interval(Ratio(), 0.95)
+    assert low == 0
+    assert_allclose(high, -np.log(0.025) * 19 / 1000, rtol=0.1)
+
+
+def test_ratio_direction_comes_from_the_other_half():
+    cells = np.repeat([0, 1], 20)
+    parts = np.zeros((40, 2))
+    parts[:20] = [0.5, 1.0]
+    parts[20:] = [0.1, 1.0]
+    stage = Stage(
+        cells, parts, np.array([40, 40]), np.zeros((2, 2)), np.array([40.0, 40.0]),
+        Ratio(), 1,
+    )  # fmt: skip
+    assert np.isfinite(stage.squares).all()
+    assert_allclose(stage.mean, [[20, 40], [4, 40]])
+
+
+def test_columns_grow():
+    columns = Columns()
+    assert columns.get("a", np.intp).dtype == np.intp
+    columns.append("a", np.array([1, 2]))
+    columns.append("a", np.array([3]))
+    assert columns.get("a").tolist() == [1, 2, 3]
