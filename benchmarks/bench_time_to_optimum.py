@@ -34,8 +34,8 @@ TARGETS = (1e-2, 1e-3, 1e-4)
 ALPHAS = (1e-4, 1e-6)
 N_SEEDS = 5
 SEEN = (
-    "w8a a9a cover_2v4 mammography mnist/9 coco/0 coco/14 newsgroups/0 imbalanced "
-    "heterogeneous"
+    "w8a a9a cover_2v4 mammography mnist/9 coco/0 coco/14 newsgroups/0 newsgroups/7 "
+    "imbalanced heterogeneous sparse"
 ).split()
 
 
