@@ -44,6 +44,7 @@ lint: .venv/extra-lint
 bench: .venv/package
 	$(BIN)/python benchmarks/bench_step_cost.py
 	$(BIN)/python benchmarks/bench_time_to_optimum.py
+	$(BIN)/python benchmarks/bench_sampling.py
 	$(BIN)/python benchmarks/bench_factorization.py
 	$(BIN)/python benchmarks/bench_importance.py
 

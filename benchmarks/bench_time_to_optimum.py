@@ -39,11 +39,11 @@ SEEN = (
 ).split()
 
 
-def generated(name):
+def generated(name, n_samples=100_000):
     """Return a generated set: rows and labels."""
     rng = np.random.default_rng(0)
     if name == "imbalanced":
-        X = rng.normal(size=(100_000, 50))
+        X = rng.normal(size=(n_samples, 50))
         z = 2 * X @ rng.normal(size=50) / np.sqrt(50) - 6
     elif name == "heterogeneous":
         X = rng.normal(size=(50_000, 100)) * rng.lognormal(0, 1.5, size=(50_000, 1))

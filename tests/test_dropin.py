@@ -15,7 +15,13 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor, _documentation
+from sklearn_awsgd import (
+    AWSGDClassifier,
+    AWSGDMatrixFactorization,
+    AWSGDRegressor,
+    MinVarianceImportanceEstimator,
+    _documentation,
+)
 from sklearn_awsgd.samplers import LevelSampler, StrataSampler, UniformSampler
 
 ESTIMATORS = [
@@ -387,6 +393,8 @@ def test_the_html_representation_links_to_the_documentation():
     pipeline = Pipeline([("scale", StandardScaler()), ("reg", AWSGDRegressor())])
     assert page + "classifier.html" in pipeline._repr_html_()
     assert page + "sampling.html" in LevelSampler()._repr_html_()
+    assert page + "factorization.html" in AWSGDMatrixFactorization()._repr_html_()
+    assert page + "importance.html" in MinVarianceImportanceEstimator()._repr_html_()
 
 
 def test_no_link_without_an_address(monkeypatch):

@@ -14,6 +14,7 @@ from sklearn.base import (
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from sklearn_awsgd._documentation import DocumentationLinkMixin
 from sklearn_awsgd._factorization.entries import EntryData, check_entries
 from sklearn_awsgd._factorization.row_solver import (
     LARGEST_Z,
@@ -59,9 +60,14 @@ class EntryHistory(History):
 
 
 class FactorizationModel(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+    DocumentationLinkMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    BaseEstimator,
 ):
     """Queries of a fitted model ``link(global_bias + column_bias + U components)``."""
+
+    _doc_page = "factorization"
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -3,12 +3,13 @@
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from sklearn_awsgd._documentation import DocumentationLinkMixin
 from sklearn_awsgd._kernels._entry_samplers import UPDATES, ProductSampler
 from sklearn_awsgd._kernels._two_way_sampler import TwoWaySampler
 from sklearn_awsgd._validation import check_number, check_option
 
 
-class RowColumnSampler(BaseEstimator):
+class RowColumnSampler(DocumentationLinkMixin, BaseEstimator):
     """Draw entries of a matrix with a learned probability of each row and column.
 
     In a matrix without holes row i and column j are drawn independently, with
@@ -68,6 +69,8 @@ class RowColumnSampler(BaseEstimator):
     >>> int(model.sampler_.column_probabilities_.argmax())
     3
     """
+
+    _doc_page = "sampling"
 
     def __init__(
         self,

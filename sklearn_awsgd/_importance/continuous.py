@@ -5,6 +5,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.special import logsumexp
 from sklearn.base import BaseEstimator
 
+from sklearn_awsgd._documentation import DocumentationLinkMixin
 from sklearn_awsgd._kernels._loop import POINT
 from sklearn_awsgd._validation import check_number, check_option
 
@@ -15,7 +16,7 @@ N_EM_STEPS = 10
 PRIOR_DRAWS = 2.0
 
 
-class GaussianSampler(BaseEstimator):
+class GaussianSampler(DocumentationLinkMixin, BaseEstimator):
     """Draw from a Gaussian mixture that learns where the integrand is large.
 
     For integrals under a distribution P, see
@@ -49,6 +50,8 @@ class GaussianSampler(BaseEstimator):
     >>> bool(low < norm.sf(4) < high)
     True
     """
+
+    _doc_page = "sampling"
 
     def __init__(self, n_components=1, *, update="moments", mixing=0.1, eta0=0.1):
         self.n_components = n_components

@@ -9,6 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from sklearn_awsgd._documentation import DocumentationLinkMixin
 from sklearn_awsgd._importance.continuous import GaussianSampler
 from sklearn_awsgd._importance.integrator import HISTORY_COLUMNS, Integrator
 from sklearn_awsgd._importance.report import Summary
@@ -19,7 +20,7 @@ from sklearn_awsgd.samplers import RowColumnSampler, StrataSampler
 SAMPLERS = ("auto", "uniform", "label", "strata", "norm", "row_column", "gaussian")
 
 
-class MinVarianceImportanceEstimator(BaseEstimator):
+class MinVarianceImportanceEstimator(DocumentationLinkMixin, BaseEstimator):
     """Mean of a function over rows, from a few of them, with a confidence interval.
 
     Rows are drawn with probabilities that are learned as values come in, so that the
@@ -153,6 +154,8 @@ default=None
     >>> low < loss.estimate_ < high
     True
     """
+
+    _doc_page = "importance"
 
     def __init__(
         self,
