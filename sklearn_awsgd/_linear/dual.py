@@ -8,6 +8,13 @@ lower bound of the minimum that is tight enough to stop by.
 
 import numpy as np
 
+from sklearn_awsgd._kernels._dual import DualSteps
+from sklearn_awsgd._kernels._rows import Rows
+from sklearn_awsgd._linear.finish import Report
+from sklearn_awsgd._linear.objectives import MOST_PARAMETERS
+from sklearn_awsgd._solver import History, solve
+from sklearn_awsgd.samplers import ProblemView, UniformSampler
+
 # The curvature of a row, relative to what the penalty gives it. The steps converge in
 # about as many passes, so beyond this the finish is quicker.
 LARGEST_RATIO = 8.0
@@ -75,3 +82,88 @@ class DualStop:
                     return True
         self.problem.recenter()
         return len(self._met) > 2 and last > SLOW * self._met[-3]
+
+
+class DualStepsMixin:
+    """How the linear estimators take dual steps."""
+
+    def _has_dual_steps(self, data, k, target):
+        """Return what holds the intercept in dual steps; None where others are quicker.
+
+        They are for wide data, a smooth loss and an l2 penalty that is felt.
+        """
+        alpha_l1, alpha = self._alphas(data)
+        loss = self._make_loss()
+        if (
+            data.X.shape[1] < MOST_PARAMETERS
+            or not (alpha > 0 and alpha_l1 == 0)
+            or not np.isfinite(loss.smoothness)
+            or self._n_models(target) > 1
+        ):
+            return None
+        curvature, ratio = curvature_ratio(
+            loss,
+            target,
+            self._states[k]["intercept"][0],
+            data.mass,
+            data.norms2,
+            alpha,
+        )
+        return HOLD * curvature if ratio <= LARGEST_RATIO else None
+
+    def _take_dual_steps(self, data, table, k, target, beta, max_iter, tol, options):
+        """Take problem k towards the optimum by dual steps.
+
+        The rows of the first pass are drawn by what is learned of them; then all have
+        been seen and the passes are shuffled, as draws with replacement leave out a
+        third of the rows.
+        """
+        state, loss, history = self._states[k], self._make_loss(), options["history"]
+        alpha = self._alphas(data)[1]
+        problem = DualSteps(
+            Rows(data.X),
+            loss,
+            target,
+            data.norms2,
+            state,
+            self.fit_intercept,
+            data.mass,
+            alpha,
+            beta,
+        )
+        objective = self._make_objective(data, target, loss)
+        n_rows, later = len(table.rows), History()
+
+        def evaluate(dual_point):
+            objective.mix_dual(*dual_point)
+            point = objective(np.append(state["coef"], state["intercept"]))
+            later.add_pass(
+                k,
+                int(state["clock"][0]) - n_rows,
+                later.seconds(),
+                data.total * point.value,
+                data.total * point.gap,
+                self.verbose,
+            )
+            return point
+
+        derivatives = loss(target, np.full(len(target), state["intercept"][0]))[1]
+        view = ProblemView(
+            groups=self._groups(target),
+            norms2=derivatives**2 * (data.norms2 + self.fit_intercept),
+        )
+        kernel = self.sampler_._kernel(k, self._generators[k], table, view)
+        stop = DualStop(problem, evaluate, 0.0 if tol is None else tol)
+        options = {**options, "pass_length": n_rows, "should_stop": stop}
+        outcome = solve(problem, kernel, max_iter=1, **options)
+        self.sampler_._store(k, kernel)
+        shuffled = UniformSampler()._kernel(k, self._generators[k], table, view)
+        options["history"] = later
+        after = solve(problem, shuffled, max_iter=max_iter - 1, **options)
+        history.extend([later])
+        outcome.n_iter += after.n_iter
+        outcome.n_draws += after.n_draws
+        report = None
+        if stop.point is not None:
+            report = Report(stop.point, stop.point.gap, stop.n_passes, True)
+        return outcome, report, None if report else problem.dual_point()

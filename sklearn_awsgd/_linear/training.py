@@ -9,24 +9,16 @@ from joblib import Parallel, delayed
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from sklearn_awsgd._kernels._dual import DualSteps
 from sklearn_awsgd._kernels._linear import CoordinateRate, ScalarRate
 from sklearn_awsgd._kernels._rows import Rows
-from sklearn_awsgd._linear.dual import (
-    HOLD,
-    LARGEST_RATIO,
-    DualStop,
-    curvature_ratio,
-)
+from sklearn_awsgd._linear.dual import DualStepsMixin
 from sklearn_awsgd._linear.finish import (
     CHEAP,
-    Report,
     can_finish_l1,
     finish,
     finish_l1,
 )
 from sklearn_awsgd._linear.objectives import (
-    MOST_PARAMETERS,
     LinearObjective,
     best_constant,
 )
@@ -39,7 +31,7 @@ from sklearn_awsgd._solver import (
     never,
     solve,
 )
-from sklearn_awsgd.samplers import ProblemView, RowTable, UniformSampler
+from sklearn_awsgd.samplers import ProblemView, RowTable
 
 # Learning rates, and the eta0 each takes for eta0=None. The rates with a step size for
 # each coordinate are relative to the gradients it has seen, the others are not.
@@ -63,7 +55,7 @@ DRAWS_PER_PARAMETER = 60
 SHARE_OF_ROWS = 1 / 8
 
 
-class TrainingMixin:
+class TrainingMixin(DualStepsMixin):
     """How the linear estimators train.
 
     Each problem (one-vs-rest, or real valued) gets a compiled problem and sampler and
@@ -259,87 +251,6 @@ class TrainingMixin:
         )
         self.sampler_._store(k, kernel)
         return outcome
-
-    def _has_dual_steps(self, data, k, target):
-        """Return what holds the intercept in dual steps; None where others are quicker.
-
-        They are for wide data, a smooth loss and an l2 penalty that is felt.
-        """
-        alpha_l1, alpha = self._alphas(data)
-        loss = self._make_loss()
-        if (
-            data.X.shape[1] < MOST_PARAMETERS
-            or not (alpha > 0 and alpha_l1 == 0)
-            or not np.isfinite(loss.smoothness)
-            or self._n_models(target) > 1
-        ):
-            return None
-        curvature, ratio = curvature_ratio(
-            loss,
-            target,
-            self._states[k]["intercept"][0],
-            data.mass,
-            data.norms2,
-            alpha,
-        )
-        return HOLD * curvature if ratio <= LARGEST_RATIO else None
-
-    def _take_dual_steps(self, data, table, k, target, beta, max_iter, tol, options):
-        """Take problem k towards the optimum by dual steps.
-
-        The rows of the first pass are drawn by what is learned of them; then all have
-        been seen and the passes are shuffled, as draws with replacement leave out a
-        third of the rows.
-        """
-        state, loss, history = self._states[k], self._make_loss(), options["history"]
-        alpha = self._alphas(data)[1]
-        problem = DualSteps(
-            Rows(data.X),
-            loss,
-            target,
-            data.norms2,
-            state,
-            self.fit_intercept,
-            data.mass,
-            alpha,
-            beta,
-        )
-        objective = self._make_objective(data, target, loss)
-        n_rows, later = len(table.rows), History()
-
-        def evaluate(dual_point):
-            objective.mix_dual(*dual_point)
-            point = objective(np.append(state["coef"], state["intercept"]))
-            later.add_pass(
-                k,
-                int(state["clock"][0]) - n_rows,
-                later.seconds(),
-                data.total * point.value,
-                data.total * point.gap,
-                self.verbose,
-            )
-            return point
-
-        derivatives = loss(target, np.full(len(target), state["intercept"][0]))[1]
-        view = ProblemView(
-            groups=self._groups(target),
-            norms2=derivatives**2 * (data.norms2 + self.fit_intercept),
-        )
-        kernel = self.sampler_._kernel(k, self._generators[k], table, view)
-        stop = DualStop(problem, evaluate, 0.0 if tol is None else tol)
-        options = {**options, "pass_length": n_rows, "should_stop": stop}
-        outcome = solve(problem, kernel, max_iter=1, **options)
-        self.sampler_._store(k, kernel)
-        shuffled = UniformSampler()._kernel(k, self._generators[k], table, view)
-        options["history"] = later
-        after = solve(problem, shuffled, max_iter=max_iter - 1, **options)
-        history.extend([later])
-        outcome.n_iter += after.n_iter
-        outcome.n_draws += after.n_draws
-        report = None
-        if stop.point is not None:
-            report = Report(stop.point, stop.point.gap, stop.n_passes, True)
-        return outcome, report, None if report else problem.dual_point()
 
     def _finish(
         self, data, target, v, k, n_draws, max_iter, tol, options, dual_point=None
