@@ -264,6 +264,16 @@ def test_a_wide_regressor_is_certified():
     assert reg.duality_gap_[0] <= 1e-5 * value
 
 
+def test_a_loss_without_curvature_at_the_start():
+    # All residuals of the best constant are on the lines of Huber's loss.
+    X, z = wide_data()
+    y = np.where(z > 0, 10.0, -10.0)
+    reg = AWSGDRegressor(loss="huber", alpha=1e-4, tol=1e-5, random_state=0).fit(X, y)
+    P = np.full(len(y), 1 / len(y))
+    best = minimum(X.toarray(), y, reg._make_loss(), P, 0.0, 1e-4, True)
+    assert reg.history_["objective"][-1] == pytest.approx(best, rel=1e-4)
+
+
 def test_weights_are_repetitions_also_in_wide_data():
     X, z = wide_data(n=80)
     y = (z > 1).astype(int)

@@ -23,13 +23,16 @@ SLOW = 0.7
 # What holds the intercept, relative to its curvature at the start. Tried from 1 to
 # 1e-4: the larger, the slower the intercept; the smaller, the less steady all else.
 HOLD = 0.003
+# Least curvature, as a share of the largest that the loss can have.
+LEAST_CURVATURE = 1e-3
 
 
 def curvature_ratio(loss, target, intercept, mass, norms2, alpha):
     """Return the mean curvature of a row, and it relative to the penalty's."""
     curvatures = loss.second_derivatives(target, np.full(len(target), intercept))
     mass = np.full(len(target), 1 / len(target)) if mass is None else mass
-    curvature = mass @ curvatures
+    # Where all rows lie on lines of their losses there is none yet.
+    curvature = max(mass @ curvatures, LEAST_CURVATURE * loss.smoothness)
     return curvature, curvature * (mass @ norms2) / (alpha * len(target))
 
 
