@@ -19,7 +19,6 @@ from sklearn_awsgd import AWSGDClassifier
 
 DIGIT, KEPT = 8, 0.3
 N_PASSES = 30
-N_LEVELS = 32  # Stratum 32 c + k of the level sampler: class c, level k.
 BLUE, ORANGE = "#0072b2", "#d55e00"
 
 
@@ -34,7 +33,7 @@ def load_data():
 def rare_probability(history):
     """Return draws and the probability to draw the rare class, from the history."""
     draws = np.unique(history["draws"])
-    rare = history["stratum"] >= N_LEVELS
+    rare = history["group"] == 1
     place = np.searchsorted(draws, history["draws"][rare])
     probability = np.bincount(place, history["probability"][rare], len(draws))
     return draws, probability

@@ -15,7 +15,7 @@ def documentation_url():
         urls = metadata("sklearn_awsgd").get_all("Project-URL") or []
     except PackageNotFoundError:
         return ""
-    named = dict(url.split(", ", 1) for url in urls)
+    named = dict(url.partition(", ")[::2] for url in urls)
     return named.get("Documentation", "").rstrip("/")
 
 

@@ -367,7 +367,7 @@ class StrataSampler(DocumentationLinkMixin, BaseEstimator):
             The group, and the level where there are levels.
         """
         if self.by == "given":
-            return {"group": self.strata_[strata].astype(object)}
+            return {"group": self.strata_[strata.astype(np.intp)].astype(object)}
         return {"group": group_names(strata)}
 
 

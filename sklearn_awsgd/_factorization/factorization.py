@@ -76,9 +76,10 @@ class AWSGDMatrixFactorization(FactorizationModel):
         The rate at draw t.
 
         - "auto": relative to the scale of the data, and falling as 1/t after ten draws
-          for each parameter of the model. With the squared error, no missing entry and
-          a `tol`, ``fit`` makes two passes and then solves for all rows and all columns
-          in turn, exactly, which there costs less than a pass.
+          for each parameter of the model. With the squared error, proximal steps, no
+          missing entry, no `entry_weight` and a `tol`, ``fit`` makes two passes and
+          then solves for all rows and all columns in turn, exactly, which there costs
+          less than a pass.
         - "constant": `eta0`; for streams that change.
         - "inverse": ``eta0 / (N / 2 + t)``, N the number of entries, as in the paper.
     eta0 : float > 0, default=None

@@ -70,7 +70,7 @@ class RowColumnSampler(DocumentationLinkMixin, BaseEstimator):
     3
     """
 
-    _doc_page = "sampling"
+    _doc_page = "factorization"
 
     def __init__(
         self,

@@ -51,7 +51,7 @@ class GaussianSampler(DocumentationLinkMixin, BaseEstimator):
     True
     """
 
-    _doc_page = "sampling"
+    _doc_page = "importance"
 
     def __init__(self, n_components=1, *, update="moments", mixing=0.1, eta0=0.1):
         self.n_components = n_components

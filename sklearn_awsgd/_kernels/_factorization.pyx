@@ -64,7 +64,7 @@ cdef extern from *:
     #if defined(__GNUC__)
     #define ALWAYS static inline __attribute__((always_inline))
     typedef double Eight __attribute__((vector_size(64), aligned(8), may_alias));
-    typedef double Two __attribute__((vector_size(16), may_alias));
+    typedef double Two __attribute__((vector_size(16), aligned(8), may_alias));
     #else
     #define ALWAYS static inline
     #endif

@@ -6,6 +6,8 @@ pass of them costs about as much as one exact gradient, and their dual objective
 lower bound of the minimum that is tight enough to stop by.
 """
 
+from time import perf_counter
+
 import numpy as np
 
 from sklearn_awsgd._kernels._dual import DualSteps
@@ -15,8 +17,8 @@ from sklearn_awsgd._linear.objectives import MOST_PARAMETERS
 from sklearn_awsgd._solver import History, solve
 from sklearn_awsgd.samplers import ProblemView, UniformSampler
 
-# The curvature of a row, relative to what the penalty gives it. The steps converge in
-# about as many passes, so beyond this the finish is quicker.
+# The curvature of a row, relative to what the penalty gives it. The larger, the more
+# passes the steps need; beyond this the finish is quicker.
 LARGEST_RATIO = 8.0
 # Two passes that leave more of the gap than this are slow: the finish is quicker.
 SLOW = 0.7
@@ -51,47 +53,67 @@ class DualStop:
         parameters, at the cost of a pass.
     tol : float
         Relative gap to reach.
+    max_passes : int
+        Largest number of passes, exact ones included.
+    scale : float, default=1.0
+        Factor that takes the gap to the objective that the solver knows.
 
     Attributes
     ----------
     point : Point or None
         Where the gap was small enough.
-    n_passes : int
-        Number of exact passes.
+    n_exact, n_passes : int
+        Number of exact passes, and of all passes.
     """
 
     last_score = np.nan
 
-    def __init__(self, problem, evaluate, tol):
+    def __init__(self, problem, evaluate, tol, max_passes, scale=1.0):
         self.problem, self.evaluate, self.tol = problem, evaluate, tol
-        self.point, self.n_passes = None, 0
+        self.max_passes, self.scale = max_passes, scale
+        self.point, self.n_exact = None, 0
         # What the rows met in the last passes had of the gap.
         self._met = []
         # The gap over that of the rows as they were met, as last seen.
         self._known_ratio = None
 
+    @property
+    def n_passes(self):
+        """Return the number of passes so far."""
+        return len(self._met) + self.n_exact
+
     def __call__(self, objective):
         """Take in a pass; return whether to stop."""
-        self._met.append(self.problem.take_gap())
-        last = self._met[-1]
-        if len(self._met) > 1:
-            ratio = self._known_ratio or np.sqrt(last / self._met[-2])
-            if ratio * last <= self.tol * objective:
-                point = self.evaluate(self.problem.dual_point())
-                self.n_passes += 1
-                self._known_ratio = point.gap / last
-                if point.gap <= self.tol * point.value:
-                    self.point = point
-                    return True
+        # By rounding, gaps next to zero may be negative.
+        last = max(self.problem.take_gap(), 0.0)
+        self._met.append(last)
+        close = self.scale * self._guess() <= self.tol * objective
+        if close and self.n_passes < self.max_passes:
+            point = self.evaluate(self.problem.dual_point())
+            self.n_exact += 1
+            self._known_ratio = point.gap / last if last > 0 else 0.0
+            if point.gap <= self.tol * point.value:
+                self.point = point
+                return True
         self.problem.recenter()
-        return len(self._met) > 2 and last > SLOW * self._met[-3]
+        slow = len(self._met) > 2 and last > SLOW * self._met[-3]
+        return slow or self.n_passes >= self.max_passes
+
+    def _guess(self):
+        """Return a guess of the gap after the last pass."""
+        if self._known_ratio is not None:
+            return self._known_ratio * self._met[-1]
+        if len(self._met) == 1:
+            return np.inf
+        before, last = self._met[-2:]
+        return np.sqrt(last / before) * last if before > 0 else last
 
 
 class DualStepsMixin:
     """How the linear estimators take dual steps."""
 
-    def _has_dual_steps(self, data, k, target):
-        """Return what holds the intercept in dual steps; None where others are quicker.
+    def _intercept_hold(self, data, k, target):
+        """Return what holds the intercept of dual steps; None where they do not pay.
 
         They are for wide data, a smooth loss and an l2 penalty that is felt.
         """
@@ -143,7 +165,7 @@ class DualStepsMixin:
             later.add_pass(
                 k,
                 int(state["clock"][0]) - n_rows,
-                later.seconds(),
+                perf_counter() - started,
                 data.total * point.value,
                 data.total * point.gap,
                 self.verbose,
@@ -156,17 +178,20 @@ class DualStepsMixin:
             norms2=derivatives**2 * (data.norms2 + self.fit_intercept),
         )
         kernel = self.sampler_._kernel(k, self._generators[k], table, view)
-        stop = DualStop(problem, evaluate, 0.0 if tol is None else tol)
+        tol = 0.0 if tol is None else tol
+        stop = DualStop(problem, evaluate, tol, max_iter, data.total)
         options = {**options, "pass_length": n_rows, "should_stop": stop}
         outcome = solve(problem, kernel, max_iter=1, **options)
         self.sampler_._store(k, kernel)
         shuffled = UniformSampler()._kernel(k, self._generators[k], table, view)
-        options["history"] = later
+        options["history"], started = later, perf_counter()
         after = solve(problem, shuffled, max_iter=max_iter - 1, **options)
+        # Shuffled passes learn nothing.
+        later.sampling.clear()
         history.extend([later])
-        outcome.n_iter += after.n_iter
-        outcome.n_draws += after.n_draws
-        report = None
-        if stop.point is not None:
-            report = Report(stop.point, stop.point.gap, stop.n_passes, True)
-        return outcome, report, None if report else problem.dual_point()
+        state["clock"] += stop.n_exact * n_rows
+        outcome.n_iter = stop.n_passes
+        outcome.n_draws += after.n_draws + stop.n_exact * n_rows
+        if stop.point is None:
+            return outcome, None, problem.dual_point()
+        return outcome, Report(stop.point, n_passes=0, converged=True), None

@@ -64,8 +64,6 @@ class Report:
     ----------
     point : Point
         The last point.
-    suboptimality : float
-        Estimate of how far its objective is above the minimum.
     n_passes : int
         Passes over the rows.
     converged : bool
@@ -73,7 +71,6 @@ class Report:
     """
 
     point: Point
-    suboptimality: float
     n_passes: int
     converged: bool
 
@@ -136,7 +133,7 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf):
         if close and not sharp:
             close = DECAY_MARGIN * _left_by_decay(accepted) <= target * scale
         if close or point.gap <= target * scale:
-            return Report(point, left, len(values), True)
+            return Report(point, len(values), True)
         if slow and len(values) - n_sampled >= max(inverse.cost, 1):
             n_refreshed += 1
             if left < NEAR * point.value or n_refreshed > MOST_REFRESHED:
@@ -148,7 +145,7 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf):
         step = 1.0
         while True:
             if len(values) >= max_passes or perf_counter() > deadline:
-                return Report(point, left, len(values), 2 * left <= tol * scale)
+                return Report(point, len(values), 2 * left <= tol * scale)
             new = evaluate(point.v + step * direction)
             if new.value <= point.value + 1e-4 * step * slope:
                 break
@@ -157,11 +154,11 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf):
                 # which is more exact, decides.
                 if new.gradient @ (inverse @ new.gradient) < -slope / 4:
                     break
-                return Report(point, left, len(values), True)
+                return Report(point, len(values), True)
             step *= _shorter(point, new, direction, step)
             if step < SHORTEST:
                 if floor >= 1:
-                    return Report(point, left, len(values), False)
+                    return Report(point, len(values), False)
                 floor, new = max(16 * floor, 1 / 16), None
                 break
         if new is not None:
@@ -323,14 +320,14 @@ def finish_l1(objective, v, alpha_l1, tol, max_passes, rng, record, deadline=np.
         # With curvature added a model promises too little.
         sure = floor == 0 or _stands_still(values, tol * scale)
         if (-slope <= target and sure) or point.gap <= target:
-            return Report(point, -slope / 2, len(values), True)
+            return Report(point, len(values), True)
         if -slope / 2 > SLOW * left and -slope / 2 < NEAR * scale:
             n_rows = 4 * n_rows if 8 * n_rows < n_samples else n_samples
         left, step = -slope / 2, 1.0
         while True:
             if len(values) >= max_passes or perf_counter() > deadline:
                 converged = 2 * left <= tol * scale and sure
-                return Report(point, left, len(values), converged)
+                return Report(point, len(values), converged)
             new = evaluate(point.v + step * direction)
             if new.value <= point.value + 1e-4 * step * slope:
                 point = new
@@ -338,10 +335,10 @@ def finish_l1(objective, v, alpha_l1, tol, max_passes, rng, record, deadline=np.
                 break
             if -slope <= 1e-12 * scale:
                 # Rounding hides the decrease: the model is trusted once more.
-                return Report(new if exact else point, left, len(values), True)
+                return Report(new if exact else point, len(values), True)
             step /= 4
             if step < SHORTEST:
                 if floor >= 1:
-                    return Report(point, left, len(values), False)
+                    return Report(point, len(values), False)
                 floor = max(32 * floor, LEAST_FLOOR)
                 break

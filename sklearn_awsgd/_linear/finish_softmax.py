@@ -63,18 +63,18 @@ def finish_softmax_l1(
         small = (ROUNDING if exact else max(tol, 1e-14)) * scale
         sure = (solved and precision < SURE_PRECISION) or last_decrease <= small
         if -slope <= small and sure:
-            return Report(point, -slope / 2, n_passes, True)
+            return Report(point, n_passes, True)
         step = 1.0
         for _ in range(MOST_TRIALS):
             if n_passes >= max_passes or perf_counter() > deadline:
-                return Report(point, -slope / 2, n_passes, -slope <= tol * scale)
+                return Report(point, n_passes, -slope <= tol * scale)
             new = evaluate(V + step * D)
             if new.value <= point.value + 1e-4 * step * slope:
                 break
             step /= 2
         else:
             if -slope <= 1e-12 * scale:
-                return Report(point, -slope / 2, n_passes, True)
+                return Report(point, n_passes, True)
             damping = max(4 * damping, 1e-3)
             continue
         damping = damping / 4 if step == 1 else max(damping, 1e-3)

@@ -191,7 +191,7 @@ class TrainingMixin(DualStepsMixin):
                 if _is_constant(data, target):
                     return self._train_constant(data, k, target, options["history"])
                 self._set_constants(data, target, states)
-            beta = self._has_dual_steps(data, k, target)
+            beta = self._intercept_hold(data, k, target)
             if beta is not None:
                 outcome, report, dual_point = self._take_dual_steps(
                     data, table, k, target, beta, max_iter, tol, options
