@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import sklearn
 from scipy import sparse
+from scipy.optimize import linprog
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
@@ -359,12 +360,25 @@ def test_counts_that_were_not_asked_for(imbalanced, seed):
     assert clf.set_params(count_draws=True).fit(X, y).draw_counts_.sum() > 0
 
 
+def least_absolute_residuals(X, y):
+    """Return the least sum of absolute residuals of a linear model, by scipy."""
+    n, d = X.shape
+    A = np.hstack([X, np.ones((n, 1)), np.eye(n), -np.eye(n)])
+    cost = np.r_[np.zeros(d + 1), np.ones(2 * n)]
+    bounds = [(None, None)] * (d + 1) + [(0, None)] * (2 * n)
+    return linprog(cost, A_eq=A, b_eq=y, bounds=bounds).fun
+
+
 def test_huber_far_below_the_residuals(seed, rng):
     """It still ends where it should; the warning of too few passes says why."""
     X = rng.standard_normal((200, 5))
     y = 100 * (X @ [1.0, 2, 0, 0, -1] + rng.standard_normal(200))
     reg = AWSGDRegressor("huber", epsilon=0.01, random_state=seed).fit(X, y)
     assert reg.n_iter_ < 1000
+    # With so small an epsilon the loss is |residual|, but for a factor and a constant.
+    best = least_absolute_residuals(X, y)
+    residuals = abs(y - reg.predict(X)).sum()
+    assert best <= residuals <= 1.002 * best
     with pytest.warns(UserWarning, match=r"raise max_iter or tol.*raise epsilon=0\.01"):
         reg.set_params(max_iter=3).fit(X, y)
 

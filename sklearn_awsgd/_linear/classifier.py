@@ -134,9 +134,10 @@ default="auto"
         it.
     variance_gain_ : ndarray of shape (n_problems,)
         Second moment of the gradient under plain sampling over that under the learned
-        distribution, from the draws of the last pass. 2 means half the variance.
+        distribution, from the last pass that the sampler drew. 2 means half the
+        variance.
     effective_sample_size_ : ndarray of shape (n_problems,)
-        Effective number of draws of the last pass, given their weights.
+        Effective number of draws of that pass, given their weights.
     duality_gap_ : ndarray of shape (n_problems,)
         Certified bound on how far the objective is above its minimum; infinite where
         there is none (plain AW-SGD, no l2 penalty, "multinomial").
