@@ -83,11 +83,12 @@ default="auto"
 "adaptive", "optimal", "invscaling"}, default="auto"
         Step sizes. "auto" samples with "adagrad" for at most a pass and then goes to
         the optimum with exact passes; with 3000 features or more, a smooth loss and an
-        l2 penalty, passes of dual steps, which have no step size, may come first. It is "adagrad" throughout in ``partial_fit``,
-        with early stopping or averaging, and for l1 penalties with 3000 features or
-        more except with "multinomial". Any other value means plain AW-SGD: "optimal" is
-        ``1 / (alpha (t0 + t))``, "invscaling" is ``eta0 / t^power_t``, "adaptive" is
-        `eta0`, divided by five whenever training would stop.
+        l2 penalty, passes of dual steps, which have no step size, may come first. It is
+        "adagrad" throughout in ``partial_fit``, with early stopping or averaging, and
+        for l1 penalties with 3000 features or more except with "multinomial". Any other
+        value means plain AW-SGD: "optimal" is ``1 / (alpha (t0 + t))``, "invscaling" is
+        ``eta0 / t^power_t``, "adaptive" is `eta0`, divided by five whenever training
+        would stop.
     eta0 : float > 0 or None, default=None
         Initial step size. None takes ``3 / (1 + mean ||x||_1)`` for "adagrad", 0.001
         for "rmsprop", 1 for "adadelta" and 0.01 for the others.
