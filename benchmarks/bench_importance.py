@@ -19,11 +19,14 @@ without data it runs on generated data and says so. It takes about 14 minutes on
 core, ``--quick`` about one.
 """
 
+from _common import RESULTS, save, show  # isort: skip  (sets the threads)
+
 import argparse
 import json
 import os
 import time
 import warnings
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -36,8 +39,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from sklearn_awsgd import MinVarianceImportanceEstimator
-
-RESULTS = Path(__file__).parent / "results" / "importance.json"
 
 
 def block_matrix(seed, n=100, rank=10, block=20):
@@ -525,14 +526,6 @@ def overhead(n_repeats, n=1_000_000):
     return rows
 
 
-def print_row(row):
-    """Print a row of results."""
-    text = (
-        f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in row.items()
-    )
-    print("  ".join(text), flush=True)
-
-
 def main():
     """Run all sections and write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -547,27 +540,29 @@ def main():
         "coverage": lambda: coverage(options.data, 40 if quick else 1000),
         "evaluations": lambda: evaluations(options.data, 3 if quick else 20),
     }
+    path = RESULTS / "importance.json"
     results = {}
-    if RESULTS.exists() and not quick:
-        results = json.loads(RESULTS.read_text())
+    if path.exists() and not quick:
+        # Sections that are not run stay; the environment is that of the last run.
+        results = json.loads(path.read_text())
+        results.pop("environment", None)
     for name, section in sections.items():
         if options.only and name not in options.only:
             continue
-        print(f"== {name}", flush=True)
         results[name] = []
-        for row in section():
-            results[name].append(row)
-            print_row(row)
+        results["data"] = "given" if options.data else "generated"
+        # A table for each run of rows with the same columns.
+        for _, rows in groupby(section(), key=list):
+            rows = list(rows)
+            results[name] += rows
+            show(name, rows)
             if not quick:
-                results["data"] = "given" if options.data else "generated"
-                RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-    if "evaluations" in results:
-        print("== gains over uniform sampling")
-        results["gains"] = summarise(results["evaluations"])
-        for row in results["gains"]:
-            print_row(row)
-        if not quick:
-            RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+                save("importance", results)
+        if name == "evaluations":
+            results["gains"] = summarise(results[name])
+            show("gains over uniform sampling", results["gains"])
+            if not quick:
+                save("importance", results)
 
 
 if __name__ == "__main__":

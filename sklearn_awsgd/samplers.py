@@ -223,6 +223,11 @@ class StrataSampler(DocumentationLinkMixin, BaseEstimator):
     paper [1]_; ``StrataSampler(update="adagrad", eta0=0.1, normalize=False, mixing=0,
     start="balanced")`` is the paper's own sampler.
 
+    :class:`~sklearn_awsgd.MinVarianceImportanceEstimator` samples strata without
+    replacement when `update` is "moments" and its ``control_variate`` is True. It then
+    uses `by` and `mixing` alone, `mixing` being the share of the rows that strata get
+    in proportion to their size.
+
     References
     ----------
     .. [1] G. Bouchard, T. Trouillon, J. Perez, A. Gaidon, "Online Learning to Sample".

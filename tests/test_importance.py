@@ -6,7 +6,9 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.testing import assert_allclose
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse, stats
 from sklearn import metrics
 from sklearn.base import clone
@@ -340,6 +342,20 @@ def test_given_strata(pool):
         estimate(loss=len, sampler="strata").fit(X)
 
 
+def test_small_strata_are_joined_and_the_others_keep_their_order():
+    strata = np.repeat(["a", "b", "c", "d", "e"], [20, 200, 30, 400, 100])
+    random = np.random.default_rng(0)
+    values = random.normal(size=750) + 5
+    result = estimate(
+        loss=lambda rows: values[rows[:, 0]], max_evaluations=48, rtol=None
+    ).fit(np.arange(750)[:, None], strata=strata)
+    rounds = result._integrator.rounds
+    sizes = rounds._sizes.reshape(2, -1).sum(axis=0)
+    # At most 48 / 12 strata: b, d, e and the rest.
+    assert_array_equal(sizes, [200, 400, 100, 50])
+    assert result.sampling_probabilities_.shape == (4,)
+
+
 # Stopping, going on, seeds.
 
 
@@ -351,6 +367,77 @@ def test_stops_at_the_tolerance(pool):
     assert high - low <= 0.2 * result.estimate_
     assert result.n_evaluations_ < 4000
     assert result.effective_sample_size_ >= 100
+
+
+@pytest.mark.parametrize("rtol", [0.3, 0.6])
+def test_a_learned_surrogate_stops_no_sooner_than_promised(rtol):
+    """Also right after a stage has begun, nothing having been drawn in it."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(4000, 2))
+    values = np.exp(1.5 * X[:, 0]) * random.exponential(size=4000)
+    keys = np.column_stack([X, np.arange(4000)])
+    n_stopped = 0
+    for seed in range(8):
+        result = estimate(
+            loss=lambda rows: values[rows[:, -1].astype(int)],
+            surrogate="learned",
+            rtol=rtol,
+            random_state=seed,
+        ).fit(keys)
+        n_stopped += result.status_ == "tolerance"
+        assert result.effective_sample_size_ >= 100
+        low, high = result.confidence_interval_
+        assert high - low <= 2 * rtol * result.estimate_
+    assert n_stopped > 0
+
+
+BUDGETED = {
+    "uniform": {"sampler": "uniform"},
+    "label": {},
+    "strata": {"sampler": "strata"},
+    "learned": {"surrogate": "learned"},
+    "surrogate": {"surrogate": np.arange(900.0)},
+    "norm": {"sampler": "norm"},
+    "paper": {"control_variate": False},
+}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", BUDGETED)
+@settings(max_examples=12, deadline=None)
+@given(
+    budget=st.one_of(st.integers(3, 30), st.integers(190, 260), st.integers(3, 950)),
+    batch_size=st.one_of(st.just("auto"), st.integers(3, 300)),
+    rtol=st.sampled_from([None, 0.2]),
+    seed=st.integers(0, 100),
+)
+def test_the_budget_is_never_exceeded(name, budget, batch_size, rtol, seed):
+    random = np.random.default_rng(seed)
+    X = np.column_stack([random.random(900), np.arange(900)])
+    values = np.exp(2 * X[:, 0])
+    longest = []
+
+    def loss(rows, y):
+        longest.append(len(rows))
+        return values[rows[:, 1].astype(int)]
+
+    result = estimate(
+        loss=loss,
+        max_evaluations=budget,
+        batch_size=batch_size,
+        rtol=rtol,
+        random_state=seed,
+        **BUDGETED[name],
+    )
+    strata = random.integers(0, 60, 900) if name == "strata" else None
+    result.fit(X, random.integers(0, 3, 900), strata=strata)
+    for k in (1, 2):
+        assert 3 <= result.n_evaluations_ <= k * budget
+        # All calls together: one row is evaluated twice.
+        assert sum(longest) <= result.n_evaluations_ + 1
+        assert max(longest) <= (1000 if batch_size == "auto" else batch_size)
+        assert np.isfinite(result.estimate_)
+        result.partial_fit()
 
 
 def test_partial_fit_goes_on_until_exact(pool):
@@ -585,6 +672,33 @@ def test_calls_before_a_failure_in_a_long_round_are_kept(pool):
     repaired.set_params(estimator=(1, 2))
     with pytest.raises(ValueError, match="call fit"):
         repaired.partial_fit()
+
+
+def test_a_failure_before_new_strata_are_made(pool):
+    """Rows that are pending belong to the strata they were drawn from."""
+    X, y, _, _, values = pool
+    seen = []
+
+    def loss(rows, y):
+        if 200 < len(seen) + len(rows) and not state["repaired"]:
+            raise RuntimeError("connection lost")
+        seen.extend(rows[:, -1])
+        return values[rows[:, -1].astype(int)]
+
+    state = {"repaired": False}
+    X = np.column_stack([X, np.arange(len(y))])
+    settings = {"surrogate": "learned", "rtol": None, "max_evaluations": 1000}
+    result = estimate(loss=loss, batch_size=50, **settings)
+    with pytest.raises(RuntimeError, match="connection lost"):
+        result.fit(X, y)
+    # The next round was to be drawn from what is known by now.
+    result._integrator.rounds._learned.next_at = 100
+    with pytest.raises(RuntimeError, match="connection lost"):
+        result.partial_fit()
+    state["repaired"] = True
+    result.partial_fit()
+    assert len(seen) == len(set(seen)) + 1 == result.n_evaluations_ + 1
+    assert abs(result.estimate_ - values.mean()) < 5 * result.std_error_
 
 
 def test_a_loss_with_two_values_for_a_row_is_found(pool):

@@ -12,7 +12,13 @@ from sklearn_awsgd._importance.integrands import Integrand
 from sklearn_awsgd._importance.integration import Mean, Ratio
 from sklearn_awsgd._importance.learned import LearnedStrata
 from sklearn_awsgd._importance.spaces import Pool
-from sklearn_awsgd._importance.stage import Stage, fill, round_to, shrunken_slope
+from sklearn_awsgd._importance.stage import (
+    Scores,
+    Stage,
+    fill,
+    round_to,
+    shrunken_slope,
+)
 from sklearn_awsgd._importance.stratified import Columns, StratifiedRounds
 
 
@@ -43,12 +49,9 @@ def test_stage_has_the_moments_of_all_possible_samples(with_score):
     for first, second in product(*(combinations(range(b, b + 5), 3) for b in (0, 5))):
         rows = np.array(first + second)
         if with_score:
-            extra = {
-                "score": score[rows],
-                "score_sums": np.bincount(cell_of, score),
-                "prior": np.ones(2),
-                "score_size": np.ones(2),
-            }
+            sums = np.bincount(cell_of, score)
+            scores = Scores(sums, prior=np.ones(2), size=np.ones(2))
+            extra = {"score": score[rows], "scores": scores}
         stage = Stage(
             cell_of[rows], parts[rows], sizes, known_sum, half_mass, TwoMeans(), 1,
             **extra,
@@ -106,7 +109,8 @@ def test_large_values_follow_the_score_or_not():
     def ratios(parts):
         return Stage(
             cells, parts[:, None], sizes, np.zeros((2, 1)), np.array([0.5, 0.5]),
-            Mean(), 1, score, np.zeros(2), np.ones(8), 10.0 ** np.tile(range(-3, 1), 2),
+            Mean(), 1, score,
+            Scores(np.zeros(2), np.ones(8), 10.0 ** np.tile(range(-3, 1), 2)),
         )._ratios  # fmt: skip
 
     like_losses = ratios(score * random.exponential(size=800))
@@ -162,6 +166,21 @@ def test_rows_are_divided_as_wanted(cells, share, offset):
     assert (counts >= 0).all()
     assert (counts <= room).all()
     assert (np.abs(counts - wanted) < 2).all()
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    room=st.lists(st.integers(0, 30), min_size=1, max_size=8),
+    share=st.floats(0, 1),
+    offset=st.floats(0, 0.999),
+)
+def test_more_than_there_is_to_divide(room, share, offset):
+    room = np.array(room)
+    total = int(share * room.sum())
+    counts = round_to(total, 1.0 * room, room, offset)
+    assert counts.sum() == total
+    assert (counts >= 0).all()
+    assert (np.abs(counts - room * (total / max(room.sum(), 1))) < 2).all()
 
 
 def make(values, seed=0, strata=None, n_strata=1, n_groups=1, **parameters):
@@ -236,7 +255,7 @@ def test_new_strata_keep_the_estimate_unbiased():
         rounds = make(values, seed, learned=learned)
         for _ in range(6):
             rounds.draw(20)
-            rounds.learn()
+            rounds.learn(left=180)
         assert len(rounds._past_stages) >= 1
         estimate = rounds.estimate()
         estimates.append(estimate.mean[0])
@@ -299,6 +318,65 @@ def test_ratio_direction_comes_from_the_other_half():
     )  # fmt: skip
     assert np.isfinite(stage.squares).all()
     assert_allclose(stage.mean, [[20, 40], [4, 40]])
+
+
+def test_rows_of_many_strata_are_kept_apart():
+    n_strata = 20_000
+    strata = np.arange(2 * n_strata, dtype=np.int32) % n_strata
+    rounds = make(strata.astype(float), 0, strata, n_strata, n_strata)
+    for _ in range(2):
+        cells = (rounds.half * np.int32(n_strata) + strata)[rounds._order]
+        assert (np.diff(cells) >= 0).all()
+        rounds.restratify(strata, n_strata)
+
+
+def test_every_cell_of_a_new_stage_gets_its_first_rows():
+    """Also of a half that has had enough rows for its tolerance."""
+    random = np.random.default_rng(0)
+    values = random.exponential(size=400)
+    rounds = make(values)
+    rounds.draw(100)
+    rounds.learn()
+    rounds.restratify(np.repeat([0, 1, 2, 3], 100).astype(np.int32), 4)
+    rounds._active[:] = [True, False]
+    assert rounds.least_round() == 24
+    assert_array_equal(rounds.allocate(24), np.full(8, 3))
+    assert rounds.allocate(30).sum() == 30
+    assert_array_equal(rounds.allocate(30)[4:], 3)
+
+
+def test_no_stage_begins_that_cannot_be_finished():
+    random = np.random.default_rng(0)
+    x = random.random(600)
+    learned = LearnedStrata(x[:, None], np.zeros(600, dtype=int), 1, 0)
+    rounds = make(np.exp(x), 0, learned=learned)
+    rounds.draw(200)
+    # Ten strata in two halves, three rows each.
+    rounds.learn(59)
+    assert rounds.n_strata == 1
+    rounds.learn(60)
+    assert rounds.n_strata == 10
+    assert rounds.least_round() <= 60
+
+
+def test_other_rows_than_those_that_failed():
+    """Values fetched before a failure belong to the rows of that round."""
+    state = {"broken": True}
+
+    def loss(rows):
+        if state["broken"] and 5 in rows:
+            raise RuntimeError("connection lost")
+        return 1.0 * rows[:, 0]
+
+    pool = Pool(
+        Integrand(None, loss, np.arange(9)[:, None], None), np.full(9, 1 / 9), 3
+    )
+    with pytest.raises(RuntimeError, match="connection lost"):
+        pool.evaluate(np.array([0, 1, 2, 3, 5]))
+    state["broken"] = False
+    assert_array_equal(pool.evaluate(np.array([0, 4, 8]))[:, 0], [0, 4, 8])
+    assert_array_equal(pool.evaluate(np.array([1, 2]))[:, 0], [1, 2])
+    assert pool.n_unknown == 4
 
 
 def test_columns_grow():

@@ -15,12 +15,11 @@ from sklearn_awsgd.samplers import RowTable, StrataLayout
 
 # Most strata that bins of a score are crossed into.
 MAX_STRATA = 48
-LEAST_BINS = 4
 # Draws that a gradient step of tau is made of, at most.
 LONGEST_STEP = 20
 
 
-def score_bins(score, mass, labels=None, n_labels=1, n_bins=None):
+def score_bins(score, mass, labels, n_labels, n_bins):
     """Return strata: bins of a score inside each label.
 
     The edges cut the sum of two shares, that of the rows and that of the size of the
@@ -32,12 +31,12 @@ def score_bins(score, mass, labels=None, n_labels=1, n_bins=None):
         Guess of the integrand, or anything that goes with its size.
     mass : ndarray of shape (n_samples,)
         P of each row.
-    labels : ndarray of shape (n_samples,), default=None
+    labels : ndarray of shape (n_samples,)
         Index of each row's label.
-    n_labels : int, default=1
+    n_labels : int
         Number of labels.
-    n_bins : int, default=None
-        Bins in each label; None divides `MAX_STRATA` among the labels.
+    n_bins : int
+        Bins in each label.
 
     Returns
     -------
@@ -46,9 +45,6 @@ def score_bins(score, mass, labels=None, n_labels=1, n_bins=None):
     n_strata : int
         Number of strata.
     """
-    labels = np.zeros(len(score), dtype=np.intp) if labels is None else labels
-    if n_bins is None:
-        n_bins = max(LEAST_BINS, MAX_STRATA // n_labels)
     # Sorted by label, then by score.
     order = np.lexsort((score, labels))
     sizes = mass * np.abs(score)

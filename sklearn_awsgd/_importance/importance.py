@@ -23,11 +23,13 @@ SAMPLERS = ("auto", "uniform", "label", "strata", "norm", "row_column", "gaussia
 class MinVarianceImportanceEstimator(DocumentationLinkMixin, BaseEstimator):
     """Mean of a function over rows, from a few of them, with a confidence interval.
 
-    Rows are drawn with probabilities that are learned as values come in, so that the
-    estimate varies as little as possible (Algorithm 1 of the paper [1]_). Weights 1/q
-    keep it unbiased. It is made for functions that are expensive to evaluate: the loss
-    of a large model over a labelled pool, the difference of two models, the loss of a
-    factorisation over the entries of a matrix, an integral under a distribution.
+    What to evaluate is learned as values come in, so that the estimate varies as little
+    as possible. Rows are sampled by strata, without replacement, more of those strata
+    whose values vary. Entries of a matrix and locations under a distribution are drawn
+    with learned probabilities and weights 1/q (Algorithm 1 of the paper [1]_). It is
+    made for functions that are expensive to evaluate: the loss of a large model over a
+    labelled pool, the difference of two models, the loss of a factorisation over the
+    entries of a matrix, an integral under a distribution.
 
     Parameters
     ----------
@@ -45,8 +47,8 @@ class MinVarianceImportanceEstimator(DocumentationLinkMixin, BaseEstimator):
 or sampler object, default="auto"
         What is learned about sampling.
 
-        - "label": the probability of each class, or of bins of a continuous y.
-        - "strata": the probability of each of the `strata` given to ``fit``.
+        - "label": the share of each class, or of bins of a continuous y.
+        - "strata": the share of each of the `strata` given to ``fit``.
         - "uniform": nothing.
         - "norm": nothing; rows come in proportion to ``sqrt(||x||^2 + 1)``.
         - "row_column": X is a matrix; probabilities of its rows and of its columns. The
@@ -58,7 +60,10 @@ or sampler object, default="auto"
         - :class:`~sklearn_awsgd.samplers.StrataSampler`,
           :class:`~sklearn_awsgd.samplers.RowColumnSampler` or
           :class:`~sklearn_awsgd.samplers.GaussianSampler` set the details, among them
-          the paper's gradient step instead of closed forms.
+          the paper's gradient step instead of closed forms. Of a StrataSampler with
+          ``update="moments"`` and ``control_variate=True`` only `by` and `mixing` are
+          used, the latter as the share of rows taken in proportion to the sizes of
+          strata; the rest is for draws with replacement.
     surrogate : fitted estimator, array-like of shape (n_samples,), "learned" or None, \
 default=None
         A cheap guess of the function at *every* row. Labels or strata are then divided
@@ -77,9 +82,10 @@ default=None
     confidence : float in (0, 1), default=0.95
         Probability of the interval to cover.
     batch_size : int >= 3 or "auto", default="auto"
-        Draws in a round: they share one state of the sampler. "auto" starts with 100
-        and lets rounds grow with the number of draws, up to 10,000; the loss gets at
-        most 1,000 rows in one call.
+        Draws in a round, which share one state of the sampler, and most rows that the
+        loss gets in one call. "auto" starts with 100 and lets rounds grow with the
+        number of draws, up to 10,000, in calls of at most 1,000 rows. The first round
+        of strata may be longer, to have three rows of each in each half.
     verbose : int, default=0
         Whether to print a line now and then.
     random_state : int, RandomState instance or None, default=None
@@ -109,7 +115,9 @@ default=None
     variance_gain_ : float
         Estimated variance of a plain average of as many rows, over ours.
     sampling_probabilities_ : ndarray, or tuple of two for "row_column"
-        Learned probabilities of the strata, rows and columns, or components.
+        Learned probabilities of the strata, rows and columns, or components. Strata
+        come in sorted order; if there are more than ``max_evaluations / 12``, the
+        smallest are joined to a last one.
     history_ : dict of ndarray
         How estimate, error and gain went, ready for a data frame.
     n_features_in_ : int
@@ -208,7 +216,9 @@ default=None
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows in the mean.
         strata : array-like of shape (n_samples,), default=None
-            Strata of the rows, for sampling.
+            Strata of the rows, for sampling. Each needs some rows before anything is
+            known of it: beyond ``max_evaluations / 12`` of them, or of the labels in y,
+            the smallest are joined.
 
         Returns
         -------
@@ -238,7 +248,8 @@ default=None
         ----------
         X, y, sample_weight, strata : as in fit
             More rows: the estimate is then of all rows so far. Without X, up to
-            `max_evaluations` more of the last rows given are evaluated.
+            `max_evaluations` more of the last rows given are evaluated; after a
+            failure, the round that failed first, as it was drawn.
 
         Returns
         -------

@@ -237,8 +237,10 @@ class Integrand:
             )
         return values
 
-    def repeatable(self, evaluate, keys):
-        """Evaluate, and once evaluate the first row of all again.
+    def in_calls(self, evaluate, keys, longest_call):
+        """Yield the values of keys, those of one call of the loss at a time.
+
+        The first row of all is once evaluated again, to see that the loss repeats.
 
         Parameters
         ----------
@@ -246,7 +248,17 @@ class Integrand:
             Takes an array of keys, returns their values.
         keys : ndarray
             What to evaluate: positions, entries or locations.
+        longest_call : int
+            Most rows in one call, with the one that is repeated; 2 at least.
         """
+        done = 0
+        while done < len(keys):
+            repeats = self._first is not None and self._first[1] is not None
+            part = keys[done : done + longest_call - repeats]
+            yield self._repeatable(evaluate, part)
+            done += len(part)
+
+    def _repeatable(self, evaluate, keys):
         if self._first is None or self._first[1] is None:
             values = evaluate(keys)
             if self._first is None:

@@ -116,7 +116,7 @@ class Integrator:
                 many = rounds.n_draws > MANY_DRAWS
                 growth = RARE_CHECK_GROWTH if many else CHECK_GROWTH
                 self._check_at = growth * rounds.n_draws
-                rounds.learn()
+                rounds.learn(stop_at - rounds.n_evaluations)
                 self._record()
                 report(self)
                 if rtol is not None and rounds.has_reached(

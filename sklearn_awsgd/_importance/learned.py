@@ -38,6 +38,11 @@ class LearnedStrata:
         self._random = np.random.default_rng(seed)
         self.next_at = FIRST_ROWS
 
+    def n_strata(self, n_known):
+        """Return how many strata there would be in each half, so many rows known."""
+        n_bins = min(MAX_STRATA, n_known // ROWS_PER_STRATUM) // self._n_labels
+        return max(n_bins, 1) * self._n_labels
+
     def strata(self, known, half, values, mass):
         """Return strata and scores of the rows not known yet.
 
@@ -64,8 +69,7 @@ class LearnedStrata:
         seen = known & (mass > 0)
         n_known = int(seen.sum())
         self.next_at = GROWTH * n_known
-        n_bins = min(MAX_STRATA, n_known // ROWS_PER_STRATUM) // self._n_labels
-        n_bins = max(n_bins, 1)
+        n_strata = self.n_strata(n_known)
         score = np.zeros(len(mass))
         strata = np.zeros(len(mass), dtype=np.int32)
         for h in (0, 1):
@@ -93,6 +97,6 @@ class LearnedStrata:
                 mass[to_score],
                 self._labels[to_score],
                 self._n_labels,
-                n_bins,
+                n_strata // self._n_labels,
             )
-        return strata, n_bins * self._n_labels, score
+        return strata, n_strata, score

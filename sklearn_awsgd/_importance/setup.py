@@ -37,7 +37,7 @@ MAX_LABELS = 100
 TARGET_BINS = 16
 # Bins of uneven weights in each label.
 WEIGHT_BINS = 8
-# Rows in one call of the loss, unless batch_size says more.
+# Rows in one call of the loss, unless batch_size says how many.
 LONGEST_CALL = 1000
 
 
@@ -135,12 +135,15 @@ def _strata(estimator, X, y, pool, labels, n_labels, most_bins, generator):
 
 
 def _join_small(strata, n_strata, most):
-    """Return strata of which the smallest have been joined, so many at most."""
+    """Return strata of which the smallest are joined to a last one, so many at most.
+
+    The others stay in their order.
+    """
     if n_strata <= most:
         return strata.astype(np.int32), n_strata
     order = np.argsort(-np.bincount(strata, minlength=n_strata), kind="stable")
-    index = np.empty(n_strata, dtype=np.int32)
-    index[order] = np.minimum(np.arange(n_strata), most - 1)
+    index = np.full(n_strata, most - 1, dtype=np.int32)
+    index[np.sort(order[: most - 1])] = np.arange(most - 1)
     return index[strata], most
 
 
@@ -160,7 +163,8 @@ def _make_distribution(estimator, X, given, generator):
     _refuse(given, "X is a distribution and has no rows")
     integrand = Integrand(estimator.estimator, estimator.loss, X, None)
     family = GaussianFamily(generator, X, clone(setting))
-    return WeightedRounds(DistributionSpace(integrand, family))
+    space = DistributionSpace(integrand, family, _longest_call(estimator))
+    return WeightedRounds(space)
 
 
 def _make_entries(estimator, X, given, generator):
@@ -193,7 +197,7 @@ def _make_entries(estimator, X, given, generator):
 def _longest_call(estimator):
     """Return how many rows the loss gets at once."""
     batch_size = estimator.batch_size
-    return LONGEST_CALL if batch_size == "auto" else max(batch_size, LONGEST_CALL)
+    return LONGEST_CALL if batch_size == "auto" else batch_size
 
 
 def _refuse(given, reason):
@@ -260,7 +264,7 @@ def _labels(estimator, y, strata, n):
         return index, len(values)
     score = y.astype(float)
     mass = np.full(n, 1 / n)
-    strata, n_strata = score_bins(score - np.median(score), mass, n_bins=TARGET_BINS)
+    strata, n_strata = score_bins(score - np.median(score), mass, *one, TARGET_BINS)
     return strata.astype(np.intp), n_strata
 
 

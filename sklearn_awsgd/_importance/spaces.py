@@ -39,8 +39,8 @@ class Pool:
         self.values = np.zeros((len(mass), integrand.target.n_values))
         self.n_unknown = self.n_points
         self._longest_call = longest_call
-        # Values of a round that is not complete, by position.
-        self._fetched = {}
+        # Rows of a round that is not complete, and the values of the first of them.
+        self._fetching, self._fetched = None, []
 
     @property
     def n_evaluations(self):
@@ -52,18 +52,19 @@ class Pool:
 
         What the calls before a failure returned is kept for the next time.
         """
-        step = self._longest_call
-        parts = [rows[begin : begin + step] for begin in range(0, len(rows), step)]
-        for part in parts:
-            # A round that failed comes again with the same rows, so in the same parts.
-            if part[0] not in self._fetched:
-                values = self.integrand.repeatable(self._evaluate_at, part)
-                self._fetched[part[0]] = values
-        for part in parts:
-            self.values[part] = self._fetched[part[0]]
+        if not np.array_equal(rows, self._fetching):
+            self._fetching, self._fetched = rows, []
+        for values in self.integrand.in_calls(
+            self._evaluate_at,
+            rows[sum(map(len, self._fetched)) :],
+            self._longest_call,
+        ):
+            self._fetched.append(values)
+        if self._fetched:
+            self.values[rows] = np.concatenate(self._fetched)
         self.known[rows] = True
         self.n_unknown -= len(rows)
-        self._fetched = {}
+        self._fetching, self._fetched = None, []
         return self.values[rows]
 
     def _evaluate_at(self, rows):
@@ -165,14 +166,17 @@ class DistributionSpace:
         What to evaluate.
     family : GaussianFamily
         How to draw.
+    longest_call : int
+        Most points that are evaluated in one call of the loss.
     """
 
     n_unknown = np.inf
     known_share = 0.0
 
-    def __init__(self, integrand, family):
+    def __init__(self, integrand, family, longest_call):
         self.integrand = integrand
         self.family = family
+        self._longest_call = longest_call
         self.n_evaluations = 0
 
     def places(self, points):
@@ -190,6 +194,7 @@ class DistributionSpace:
 
         if inside.any():
             chosen = points[inside]
-            values[inside] = self.integrand.repeatable(evaluate_at, chosen)
+            parts = self.integrand.in_calls(evaluate_at, chosen, self._longest_call)
+            values[inside] = np.concatenate(list(parts))
             self.n_evaluations += len(chosen)
         return values, np.zeros_like(values), np.zeros(values.shape[1])

@@ -1,5 +1,7 @@
 """What the rows of one stage tell: moments of the stratified mean of each half."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 # Large values that a stratum may hide: half a one, the usual allowance for a count of
@@ -14,6 +16,25 @@ EVENTS_IN_DOUBT = 10
 ROWS_FOR_SLOPE = 10_000
 # Squared standard errors that a slope has to exceed.
 SLOPE_DOUBT = 2.0
+
+
+@dataclass
+class Scores:
+    """What is known of the scores of all rows of a stage.
+
+    Parameters
+    ----------
+    sums : ndarray of shape (2,)
+        Sum of the scores of each half.
+    prior : ndarray of shape (2 * n_strata,)
+        Squares to expect in each cell, up to a factor.
+    size : ndarray of shape (2 * n_strata,)
+        Mean absolute score of each cell.
+    """
+
+    sums: np.ndarray
+    prior: np.ndarray
+    size: np.ndarray
 
 
 class Stage:
@@ -38,9 +59,10 @@ class Stage:
         What is wanted of the integrals.
     n_groups : int
         Number of labels; the strata of a label follow each other.
-    score, score_sums, prior : ndarray, default=None
-        Score of each row drawn, its sum over all rows of a half, and squares to expect
-        in each cell, up to a factor.
+    score : ndarray of shape (n_drawn,), default=None
+        Score of each row drawn.
+    scores : Scores, default=None
+        Those of all rows.
     """
 
     def __init__(
@@ -53,9 +75,7 @@ class Stage:
         target,
         n_groups,
         score=None,
-        score_sums=None,
-        prior=None,
-        score_size=None,
+        scores=None,
     ):
         n_cells = len(sizes)
         self._half = np.repeat([0, 1], n_cells // 2)
@@ -83,16 +103,14 @@ class Stage:
             means = means - self.slopes[self._half] * score_means
         self.mean = known_sum + self._by_half(sizes[:, None] * means)
         if score is not None:
-            self.mean += self.slopes * score_sums[:, None]
+            self.mean += self.slopes * scores.sums[:, None]
         self._measure(cells, residuals)
         overall = self._by_half(sizes[:, None] * cell_means(parts))
         overall /= np.maximum(self._by_half(sizes), 1)[:, None]
         deviations = parts - overall[self._half[cells]]
         clear_rounding(deviations, parts)
         self._extremes = target.extremes(parts) - overall.mean(axis=0)
-        self._look_along(
-            cells, residuals, deviations, half_mass, target, prior, score_size
-        )
+        self._look_along(cells, residuals, deviations, half_mass, target, scores)
 
     def _by_group(self, x):
         return np.bincount(self._group, x, 2 * self._n_groups)
@@ -133,9 +151,7 @@ class Stage:
             for k in range(shape):
                 self.third[:, i, j, k] = by_half(third, i, j, k)
 
-    def _look_along(
-        self, cells, residuals, deviations, half_mass, target, prior, score_size
-    ):
+    def _look_along(self, cells, residuals, deviations, half_mass, target, scores):
         """Measure what matters for the target: spreads of cells, large values."""
         sizes, n = self.sizes, np.maximum(self.counts, 1)
         # The direction of a half is known from the other one.
@@ -152,8 +168,9 @@ class Stage:
         fourth = self._by_half(np.bincount(cells, odds * far**2, len(sizes)))
         event2 = fourth / np.where(total > 0, total, 1.0)
         self._ratios = np.ones(len(sizes))
-        if prior is not None:
-            self._ratios = self._event_ratios(cells, along, squares, event2, score_size)
+        if scores is not None:
+            size = scores.size
+            self._ratios = self._event_ratios(cells, along, squares, event2, size)
         # How much is in doubt depends on the number of rows of the half, not of the
         # cell: this one goes with the values of the other half, and so would its own
         # sample then go with its own values.
@@ -162,12 +179,12 @@ class Stage:
         unseen = min(UNSEEN_EVENTS, UNSEEN_IN_ALL / self._n_groups) * self._ratios**2
         hidden = unseen * event2[self._half] / np.maximum(n_half * group_share, 1)
         self.squares = squares / np.maximum(n - 1, 1)
-        if prior is not None:
+        if scores is not None:
             scale = self._by_half(sizes * self.squares)
-            scale /= np.maximum(self._by_half(sizes * prior), 1e-300)
+            scale /= np.maximum(self._by_half(sizes * scores.prior), 1e-300)
             doubt = ROWS_IN_DOUBT * len(sizes) / 2
             doubt = doubt / (doubt + n_half)
-            self.squares += doubt * (scale[self._half] * prior - self.squares)
+            self.squares += doubt * (scale[self._half] * scores.prior - self.squares)
         self.squares += hidden
         # While there are few large values, little is known of spreads.
         seen2, seen4 = (
@@ -323,10 +340,12 @@ def round_to(total, wanted, room, offset):
     total : int
         At most the sum of `room`.
     wanted, room : ndarray of shape (n_cells,)
-        What is wanted, and the most that is possible (integers).
+        What is wanted, and the most that is possible (integers). Of more than `total`
+        each cell gets its share.
     offset : float
         In [0, 1): which way to round.
     """
+    wanted = wanted * min(1.0, total / max(wanted.sum(), 1e-300))
     steps = np.floor(np.cumsum(wanted) + offset).astype(np.intp)
     counts = np.minimum(np.diff(steps, prepend=0), room)
     missing = total - counts.sum()

@@ -15,7 +15,7 @@ from sklearn_awsgd._importance.integration import (
     Estimate,
     relative_width,
 )
-from sklearn_awsgd._importance.stage import Stage, fill, round_to
+from sklearn_awsgd._importance.stage import Scores, Stage, fill, round_to
 
 # Rows of each cell (a stratum in a half) that are taken first; a third moment needs 3.
 LEAST_ROWS = 3
@@ -89,7 +89,8 @@ class StratifiedRounds:
         """Return rows in random order, sorted by cell."""
         rows = self._random.permutation(rows)
         # A stable sort of short integers takes linear time.
-        return rows[np.argsort(cells[rows].astype(np.int16), kind="stable")]
+        short = cells[rows].astype(np.min_scalar_type(cells.max()))
+        return rows[np.argsort(short, kind="stable")]
 
     @property
     def n_draws(self):
@@ -131,15 +132,17 @@ class StratifiedRounds:
         parts = self.pool.mass[known, None] * self.pool.values[known]
         sums = [np.bincount(self.half[known], column, 2) for column in parts.T]
         self._known_sum = np.stack(sums, axis=1)
-        self._score = self._score_sums = self._prior = self._score_size = None
+        self._score = self._scores = None
         if score is not None:
             self._score = self.pool.mass * score
             x = self._score[unknown]
-            self._score_sums = np.bincount(self.half[unknown], x, 2)
-            self._prior = self._expected_squares(cells[unknown], np.abs(x))
             size = np.bincount(cells[unknown], np.abs(x), 2 * n_strata)
-            self._score_size = size / np.maximum(self._sizes, 1)
-            self._first_spread = np.sqrt(self._prior)
+            self._scores = Scores(
+                sums=np.bincount(self.half[unknown], x, 2),
+                prior=self._expected_squares(cells[unknown], np.abs(x)),
+                size=size / np.maximum(self._sizes, 1),
+            )
+            self._first_spread = np.sqrt(self._scores.prior)
         else:
             # Between taking strata as they come and taking the same of all.
             self._first_spread = 1 / np.sqrt(np.maximum(self._sizes, 1))
@@ -196,7 +199,7 @@ class StratifiedRounds:
             cells = self._cells(half)
             sizes, taken = self._sizes[cells], self._taken[cells]
             room = sizes - taken
-            least = np.maximum(np.minimum(sizes, LEAST_ROWS) - taken, 0)
+            least = self._least()[cells]
             if least.sum() < part:
                 wanted = fill(taken.sum() + part, self._shares(half), sizes)
                 more = np.maximum(wanted - taken - least, 0.0)
@@ -209,12 +212,21 @@ class StratifiedRounds:
     def _split(self, size):
         """Return how many rows to draw of each half."""
         room = np.add.reduceat(self._sizes - self._taken, [0, self.n_strata])
+        least = np.add.reduceat(self._least(), [0, self.n_strata])
         active = self._active & (room > 0)
         if not active.any():
             active = room > 0
         odd = int(self._random.integers(2))
         part = (size + np.array([odd, 1 - odd])) // 2 if active.all() else size * active
+        if least.sum() <= size:
+            # Nothing is learned of a stage before every cell has had its first rows.
+            first = min(max(part[0], least[0]), size - least[1])
+            part = np.array([first, size - first])
         return np.minimum(part, room)
+
+    def _least(self):
+        """Return how many of its first rows each cell still has to get."""
+        return np.maximum(np.minimum(self._sizes, LEAST_ROWS) - self._taken, 0)
 
     def draw(self, size):
         """Draw a round and evaluate it.
@@ -253,26 +265,32 @@ class StratifiedRounds:
 
     def least_round(self):
         """Return how many rows the next round must have, for some of every cell."""
-        least = np.minimum(self._sizes, LEAST_ROWS) - self._taken
-        return int(np.maximum(least, 0).sum())
+        return int(self._least().sum())
 
-    def learn(self):
-        """Learn from what is known by now; perhaps begin a new stage."""
+    def learn(self, left=0):
+        """Learn from what is known by now; perhaps begin a new stage.
+
+        Parameters
+        ----------
+        left : int, default=0
+            Evaluations that are left: a stage is begun only if they are enough for the
+            first rows of all its cells, without which nothing is known of it.
+        """
         if self.n_unknown == 0 or ((self._taken == 0) & (self._sizes > 0)).any():
             return
         self._measure()
-        if self._learned is not None and self.n_evaluations >= self._learned.next_at:
+        learned = self._learned
+        if learned is None or self.n_evaluations < learned.next_at:
+            return
+        if left >= 2 * LEAST_ROWS * learned.n_strata(self.n_evaluations):
             direction = self.target.direction(self.estimate().mean)
             values = self.pool.values @ direction
-            made = self._learned.strata(
-                self.pool.known, self.half, values, self.pool.mass
-            )
+            made = learned.strata(self.pool.known, self.half, values, self.pool.mass)
             self._past_stages.append(self._stage)
             self.restratify(*made)
 
     def _measure(self):
         """Measure the current stage, and learn the spread of its cells."""
-        score = None if self._score is None else self._drawn.get("score")
         self._stage = Stage(
             self._drawn.get("cells", np.intp),
             self._drawn.get("parts"),
@@ -281,10 +299,8 @@ class StratifiedRounds:
             self._half_mass,
             self.target,
             self._n_groups,
-            score,
-            self._score_sums,
-            self._prior,
-            self._score_size,
+            None if self._score is None else self._drawn.get("score"),
+            self._scores,
         )
         self._spread = np.sqrt(self._stage.squares)
         self._known_shares = {}
@@ -340,7 +356,9 @@ class StratifiedRounds:
         with_past : callable
             Takes an estimate over this pool, returns that over all of a stream.
         """
-        taken = np.add.reduceat(self._taken, [0, self.n_strata])
+        # Of all stages, as the estimates are.
+        known = self.pool.known & (self.pool.mass > 0)
+        taken = np.bincount(self.half[known], minlength=2)
         wanted = np.zeros(2)
         for half in (0, 1):
             other = with_past(self.estimate(1 - half))
@@ -355,7 +373,8 @@ class StratifiedRounds:
         if self._active.any():
             return False
         both = with_past(self.estimate())
-        if relative_width(both, self.target, confidence) <= rtol:
+        enough = both.effective_sample_size(self.target) >= STOPPING_SAMPLE_SIZE
+        if enough and relative_width(both, self.target, confidence) <= rtol:
             return True
         self._active[:] = True
         return False

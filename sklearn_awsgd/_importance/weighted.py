@@ -155,8 +155,8 @@ class WeightedRounds:
         self._uniform += weight.sum(), along @ weight, along**2 @ weight
         self.direction = self.target.direction(self.combination.snapshot().mean)
 
-    def learn(self):
-        """Let the family learn afresh, now and then."""
+    def learn(self, left=0):
+        """Let the family learn afresh, now and then, whatever is left to evaluate."""
         if self.n_draws >= self._refit_at:
             self._refit_at = REFIT_GROWTH * self.n_draws
             self.space.family.refit()
