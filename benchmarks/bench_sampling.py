@@ -112,7 +112,8 @@ def draws(folder):
             row = {"set": name, "positive": float(y.mean()), "to": goal}
             row |= {kind: float(n[k] / X.shape[0]) for kind, n in needed.items()}
             for kind in ("shuffled", "with replacement"):
-                ratio = needed[kind][k] / needed["level"][k]
+                reached = np.isfinite(needed["level"][k])
+                ratio = needed[kind][k] / needed["level"][k] if reached else np.nan
                 row[f"{kind} / level"] = float(ratio)
             rows.append(row)
         show(f"Passes of draws to the optimum, {name} {X.shape}", rows[-2:])
