@@ -82,8 +82,8 @@ default="auto"
     learning_rate : {"auto", "adagrad", "rmsprop", "adadelta", "constant", \
 "adaptive", "optimal", "invscaling"}, default="auto"
         Step sizes. "auto" samples with "adagrad" for at most a pass and then goes to
-        the optimum with exact passes; with 3000 features or more, a smooth loss and an
-        l2 penalty, passes of dual steps, which have no step size, may come first. It is
+        the optimum with exact passes; with 3000 features or more and an l2 penalty,
+        passes of dual steps, which have no step size, may come first. It is
         "adagrad" throughout in ``partial_fit``, with early stopping or averaging, and
         for l1 penalties with 3000 features or more except with "multinomial". Any other
         value means plain AW-SGD: "optimal" is ``1 / (alpha (t0 + t))``, "invscaling" is

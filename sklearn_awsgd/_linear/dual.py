@@ -20,22 +20,28 @@ from sklearn_awsgd.samplers import ProblemView, UniformSampler
 # The curvature of a row, relative to what the penalty gives it. The larger, the more
 # passes the steps need; beyond this the finish is quicker.
 LARGEST_RATIO = 8.0
-# Two passes that leave more of the gap than this are slow: the finish is quicker.
-SLOW = 0.7
+# Passes are slow, and the finish quicker, if more of the gap is left after so many.
+SLOW = (0.7, 2)
+# The same for losses with kinks, for which the finish takes many more passes.
+LARGEST_RATIO_WITH_KINKS = 800.0
+SLOW_WITH_KINKS = (0.9, 10)
 # What holds the intercept, relative to its curvature at the start. Tried from 1 to
 # 1e-4: the larger, the slower the intercept; the smaller, the less steady all else.
 HOLD = 0.003
 # Least curvature, as a share of the largest that the loss can have.
 LEAST_CURVATURE = 1e-3
+# How far a loss with rounded kinks is above the loss, in widths of the rounding.
+ROUNDING_ERROR = 2 * np.log(2)
+# The width of the rounding is this part of tol times the objective at the start, and as
+# if tol were at least SMALLEST_TOL.
+ROUNDING_SHARE = 64
+SMALLEST_TOL = 1e-9
 
 
-def curvature_ratio(loss, target, intercept, mass, norms2, alpha):
-    """Return the mean curvature of a row, and it relative to the penalty's."""
-    curvatures = loss.second_derivatives(target, np.full(len(target), intercept))
-    mass = np.full(len(target), 1 / len(target)) if mass is None else mass
-    # Where all rows lie on lines of their losses there is none yet.
-    curvature = max(mass @ curvatures, LEAST_CURVATURE * loss.smoothness)
-    return curvature, curvature * (mass @ norms2) / (alpha * len(target))
+def curvature_ratio(curvature, mass, norms2, alpha):
+    """Return the curvature of a mean row, relative to what the penalty gives it."""
+    mean_norm2 = norms2.mean() if mass is None else mass @ norms2
+    return curvature * mean_norm2 / (alpha * len(norms2))
 
 
 class DualStop:
@@ -57,6 +63,8 @@ class DualStop:
         Largest number of passes, exact ones included.
     scale : float, default=1.0
         Factor that takes the gap to the objective that the solver knows.
+    slow : (float, int), default=SLOW
+        When passes are slow.
 
     Attributes
     ----------
@@ -68,9 +76,9 @@ class DualStop:
 
     last_score = np.nan
 
-    def __init__(self, problem, evaluate, tol, max_passes, scale=1.0):
+    def __init__(self, problem, evaluate, tol, max_passes, scale=1.0, slow=SLOW):
         self.problem, self.evaluate, self.tol = problem, evaluate, tol
-        self.max_passes, self.scale = max_passes, scale
+        self.max_passes, self.scale, self.slow = max_passes, scale, slow
         self.point, self.n_exact = None, 0
         # What the rows met in the last passes had of the gap.
         self._met = []
@@ -96,7 +104,8 @@ class DualStop:
                 self.point = point
                 return True
         self.problem.recenter()
-        slow = len(self._met) > 2 and last > SLOW * self._met[-3]
+        share, n_passes = self.slow
+        slow = len(self._met) > n_passes and last > share * self._met[-1 - n_passes]
         return slow or self.n_passes >= self.max_passes
 
     def _guess(self):
@@ -112,38 +121,47 @@ class DualStop:
 class DualStepsMixin:
     """How the linear estimators take dual steps."""
 
-    def _intercept_hold(self, data, k, target):
-        """Return what holds the intercept of dual steps; None where they do not pay.
+    def _plan_dual_steps(self, data, k, target, tol):
+        """Return the loss, its rounding and the hold of the intercept for dual steps.
 
-        They are for wide data, a smooth loss and an l2 penalty that is felt.
+        None where they do not pay: they are for wide data and an l2 penalty that is
+        felt. The kinks of a loss that has any are rounded, over a width that matters
+        less than `tol` unless the objective falls to a small part of what it is.
         """
         alpha_l1, alpha = self._alphas(data)
-        loss = self._make_loss()
         if (
             data.X.shape[1] < MOST_PARAMETERS
             or not (alpha > 0 and alpha_l1 == 0)
-            or not np.isfinite(loss.smoothness)
             or self._n_models(target) > 1
         ):
             return None
-        curvature, ratio = curvature_ratio(
-            loss,
-            target,
-            self._states[k]["intercept"][0],
-            data.mass,
-            data.norms2,
-            alpha,
-        )
-        return HOLD * curvature if ratio <= LARGEST_RATIO else None
+        loss, width = self._make_loss(), 0.0
+        z = np.full(len(target), self._states[k]["intercept"][0])
+        if np.isfinite(loss.smoothness):
+            curvatures = loss.second_derivatives(target, z)
+            # Where all rows lie on lines of their losses there is none yet.
+            least = LEAST_CURVATURE * loss.smoothness
+            curvature = max(_mean(curvatures, data.mass), least)
+        else:
+            # That of a parabola as high as the loss at the distance of the targets.
+            value = _mean(loss(target, z)[0], data.mass)
+            curvature = value / self._target_spread([target]) ** 2
+            width = max(tol or 0.0, SMALLEST_TOL) * value / ROUNDING_SHARE
+            loss = loss.rounded(width)
+        ratio = curvature_ratio(curvature, data.mass, data.norms2, alpha)
+        if not 0 < ratio <= (LARGEST_RATIO_WITH_KINKS if width else LARGEST_RATIO):
+            return None
+        return loss, width, HOLD * curvature
 
-    def _take_dual_steps(self, data, table, k, target, beta, max_iter, tol, options):
+    def _take_dual_steps(self, data, table, k, target, plan, max_iter, tol, options):
         """Take problem k towards the optimum by dual steps.
 
         The rows of the first pass are drawn by what is learned of them; then all have
         been seen and the passes are shuffled, as draws with replacement leave out a
         third of the rows.
         """
-        state, loss, history = self._states[k], self._make_loss(), options["history"]
+        loss, width, beta = plan
+        state, history = self._states[k], options["history"]
         alpha = self._alphas(data)[1]
         problem = DualSteps(
             Rows(data.X),
@@ -167,7 +185,7 @@ class DualStepsMixin:
                 int(state["clock"][0]) - n_rows,
                 perf_counter() - started,
                 data.total * point.value,
-                data.total * point.gap,
+                data.total * (point.gap + ROUNDING_ERROR * width),
                 self.verbose,
             )
             return point
@@ -179,7 +197,10 @@ class DualStepsMixin:
         )
         kernel = self.sampler_._kernel(k, self._generators[k], table, view)
         tol = 0.0 if tol is None else tol
-        stop = DualStop(problem, evaluate, tol, max_iter, data.total)
+        # With rounded kinks, half of the tolerance is for what that changes.
+        tol = tol / 2 if width > 0 else tol
+        slow = SLOW_WITH_KINKS if width > 0 else SLOW
+        stop = DualStop(problem, evaluate, tol, max_iter, data.total, slow)
         options = {**options, "pass_length": n_rows, "should_stop": stop}
         outcome = solve(problem, kernel, max_iter=1, **options)
         self.sampler_._store(k, kernel)
@@ -192,6 +213,12 @@ class DualStepsMixin:
         state["clock"] += stop.n_exact * n_rows
         outcome.n_iter = stop.n_passes
         outcome.n_draws += after.n_draws + stop.n_exact * n_rows
-        if stop.point is None:
-            return outcome, None, problem.dual_point()
-        return outcome, Report(stop.point, n_passes=0, converged=True), None
+        point = stop.point
+        if point is None or ROUNDING_ERROR * width > tol * point.value:
+            return outcome, None, problem.dual_point() if width == 0 else None
+        return outcome, Report(point, n_passes=0, converged=True), None
+
+
+def _mean(values, mass):
+    """Return E_P of values."""
+    return values.mean() if mass is None else mass @ values

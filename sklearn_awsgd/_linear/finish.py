@@ -34,7 +34,7 @@ DECAY_WINDOW = 5
 DECAY_SHARE = 1 / 4
 DECAY_MARGIN = 6
 # Passes, and share of all passes, over which the objective must have stood still where
-# curvature was added.
+# curvature was added or the loss has kinks.
 N_STILL = 5
 SHARE_STILL = 1 / 3
 # Flops of all rows' curvature below which the finish goes on until rounding decides.
@@ -132,6 +132,8 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf):
         close = inverse.margin * left <= target * scale
         if close and not sharp:
             close = DECAY_MARGIN * _left_by_decay(accepted) <= target * scale
+            # Between kinks the decay is too uneven to be trusted alone.
+            close &= objective.sharp or _stands_still(values, tol * scale)
         if close or point.gap <= target * scale:
             return Report(point, len(values), True)
         if slow and len(values) - n_sampled >= max(inverse.cost, 1):

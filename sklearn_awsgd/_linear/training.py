@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sklearn_awsgd._kernels._linear import CoordinateRate, ScalarRate
 from sklearn_awsgd._kernels._rows import Rows
-from sklearn_awsgd._linear.dual import DualStepsMixin
+from sklearn_awsgd._linear.dual import ROUNDING_ERROR, DualStepsMixin
 from sklearn_awsgd._linear.finish import (
     CHEAP,
     can_finish_l1,
@@ -42,8 +42,6 @@ SCALAR_RATES = {
     "invscaling": 0.01,
 }
 COORDINATE_RATES = {"adagrad": None, "rmsprop": 0.001, "adadelta": 1.0}
-# How far a loss with rounded kinks is above the loss, in widths of the rounding.
-ROUNDING_ERROR = 2 * np.log(2)
 # Passes to spend on polishing the solution for one such width.
 MOST_POLISHING = 60
 # Memory of RMSProp and AdaDelta.
@@ -185,21 +183,21 @@ class TrainingMixin(DualStepsMixin):
         """Train problem k by AW-SGD, then by exact passes."""
         states = self._problem_states(k)
         n_rows = len(table.rows)
-        outcome, report, dual_point = Outcome(), None, None
+        outcome, report, dual_point, width = Outcome(), None, None, 0.0
         if not any(state["coef"].any() for state in states):
             if self.fit_intercept:
                 if _is_constant(data, target):
                     return self._train_constant(data, k, target, options["history"])
                 self._set_constants(data, target, states)
-            beta = self._intercept_hold(data, k, target)
-            if beta is not None:
+            plan = self._plan_dual_steps(data, k, target, tol)
+            if plan is not None:
                 outcome, report, dual_point = self._take_dual_steps(
-                    data, table, k, target, beta, max_iter, tol, options
+                    data, table, k, target, plan, max_iter, tol, options
                 )
+                width = plan[1]
             else:
                 outcome = self._sample_first(data, table, k, target, options)
         max_iter -= outcome.n_iter
-        width = 0.0
         if report is None:
             if max_iter <= 0:
                 return outcome
