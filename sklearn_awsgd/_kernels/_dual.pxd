@@ -18,5 +18,6 @@ cdef class DualSteps(Problem):
     cdef Py_ssize_t n_steps
     # Returns a' = c(z - k (a' - a)), given c(z) and d2f/dz2 there; NaN for no step.
     cdef double new_variate(
-        self, double y, double z, double a, double derivative, double k, double* conjugate
+        self, double y, double z, double a, double derivative, double k,
+        double* conjugate,
     ) noexcept nogil

@@ -100,7 +100,8 @@ cdef class DualSteps(Problem):
             self.intercept[0] -= p * (new - a) / self.beta
 
     cdef double new_variate(
-        self, double y, double z, double a, double derivative, double k, double* conjugate
+        self, double y, double z, double a, double derivative, double k,
+        double* conjugate,
     ) noexcept nogil:
         # miss(t) = c(z - k t) - a - t falls from c - a at t = 0 to the other side of
         # zero at t = c - a: Newton's method in that bracket.
@@ -158,7 +159,7 @@ cdef class DualSteps(Problem):
             self.intercept[0] -= self._variate_mass().sum() / self.beta
 
     def dual_point(self):
-        """Return the dual point of the variates, as `LinearObjective.mix_dual` takes it.
+        """Return the dual point of the variates, for `LinearObjective.mix_dual`.
 
         With an intercept their mean must be zero, so those of the sign with the larger
         sum are scaled down; ``f*(s a) <= s f*(a)``.
