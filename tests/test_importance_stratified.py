@@ -64,9 +64,9 @@ def test_stage_has_the_moments_of_all_possible_samples(with_score):
     if with_score:
         return
     deviations = np.array(means) - truth
-    covariance = np.einsum("thi,thj->hij", deviations, deviations) / len(means)
+    covariance = np.einsum("rhi,rhj->hij", deviations, deviations) / len(means)
     assert_allclose(np.mean(seconds, axis=0), covariance)
-    cubes = np.einsum("thi,thj,thk->hijk", *[deviations] * 3) / len(means)
+    cubes = np.einsum("rhi,rhj,rhk->hijk", *[deviations] * 3) / len(means)
     assert_allclose(np.mean(thirds, axis=0), cubes)
 
 

@@ -22,7 +22,9 @@ import numpy as np
 
 from libc.math cimport NAN, fabs, isnan
 
-from sklearn_awsgd._kernels._rows cimport PREFETCH, Row, axpy, dot, get_row, prefetch_row
+from sklearn_awsgd._kernels._rows cimport (
+    PREFETCH, Row, axpy, dot, get_row, prefetch_row
+)
 
 cdef enum:
     # Newton steps, or halvings where they leave the bracket.
