@@ -491,7 +491,8 @@ def best_constant(loss, y, mass):
         best = weights @ losses
         curvature = weights @ loss.second_derivatives(values, z)
         if curvature <= 1e-12:
-            break
+            # On the lines of all losses: a step that the test above may take back.
+            curvature = 0.01 * loss.smoothness
         step = weights @ derivatives / curvature
         if abs(step) <= 1e-6 * (1 + abs(b)):
             break
