@@ -1,9 +1,9 @@
 """The middle of ``learning_rate="auto"`` for wide data: when it starts and ends.
 
 Where there are too many features for their curvature, passes of steps with control
-variates (:class:`~sklearn_awsgd._kernels._dual.DualSteps`) come before the finish. A
-pass of them costs about as much as one exact gradient, and their dual objective is a
-lower bound of the minimum that is tight enough to stop by.
+variates (:class:`~sklearn_awsgd._kernels._dual.DualSteps`) come before the finish. Each
+touches the nonzeros of one row, and their dual objective is a lower bound of the
+minimum that is tight enough to stop by.
 """
 
 from time import perf_counter
@@ -25,8 +25,8 @@ SLOW = (0.7, 2)
 # The same for losses with kinks, for which the finish takes many more passes.
 LARGEST_RATIO_WITH_KINKS = 800.0
 SLOW_WITH_KINKS = (0.9, 10)
-# What holds the intercept, relative to its curvature at the start. Tried from 1 to
-# 1e-4: the larger, the slower the intercept; the smaller, the less steady all else.
+# What holds the intercept, relative to its curvature at the start: the larger, the
+# slower the intercept; the smaller, the less steady all else.
 HOLD = 0.003
 # Least curvature, as a share of the largest that the loss can have.
 LEAST_CURVATURE = 1e-3
