@@ -55,7 +55,8 @@ def generated(name, n_samples=100_000):
             d,
             density=30 / d,
             format="csr",
-            random_state=0,
+            # An integer seed would shuffle all n d places, 16 GB of them.
+            random_state=rng,
             data_rvs=lambda size: rng.lognormal(size=size),
         )
         z = X @ rng.normal(size=d) / 2 - 5

@@ -27,14 +27,12 @@ SLOW = 0.1
 NEAR = 0.02
 # After so many samples of one size that were slow all the same, it is too small too.
 MOST_REFRESHED = 3
-# Where the curvature is too poor to tell the suboptimality from the gradient, the decay
-# of the objective tells: its window, at least and as a share of all steps, and by how
-# much it may be wrong.
-DECAY_WINDOW = 5
-DECAY_SHARE = 1 / 4
-DECAY_MARGIN = 6
+# The suboptimality over its estimate is taken to be the largest seen in so many steps,
+# and no less than LEAST_RATIO.
+N_RATIOS = 3
+LEAST_RATIO = 1.5
 # Passes, and share of all passes, over which the objective must have stood still where
-# curvature was added or the loss has kinks.
+# the loss has kinks, or proximal steps had curvature added.
 N_STILL = 5
 SHARE_STILL = 1 / 3
 # Flops of all rows' curvature below which the finish goes on until rounding decides.
@@ -113,8 +111,9 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf):
         return point
 
     point = evaluate(v)
-    accepted = [point.value]
     floor, left, n_refreshed = 0.0, np.inf, 0
+    # The suboptimality over its estimate, as the last steps tell it.
+    ratios, gained, estimate = [LEAST_RATIO], 0.0, np.inf
     inverse = objective.inverse_curvature(point, n_rows, rng, floor)
     # Passes until the curvature was last sampled.
     n_sampled = len(values)
@@ -123,17 +122,19 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf):
         slope = point.gradient @ direction
         slow = -slope / 2 > SLOW * left
         left = -slope / 2
+        if gained > 0:
+            # If both ends of a step had r times their estimates left, it has gained r
+            # times the difference.
+            ratios.append(gained / (estimate - left) if left < estimate else np.inf)
+        gained, estimate = 0.0, left
         scale = max(abs(point.value), 1e-10 * abs(values[0]))
         if exact and len(values) > MOST_EXACT:
             # Where the loss has kinks, Newton's method may go round in circles.
             exact, target = False, tol
-        # With curvature added the estimate would be too small.
-        sharp = inverse.sharp and objective.sharp and floor == 0
-        close = inverse.margin * left <= target * scale
-        if close and not sharp:
-            close = DECAY_MARGIN * _left_by_decay(accepted) <= target * scale
-            # Between kinks the decay is too uneven to be trusted alone.
-            close &= objective.sharp or _stands_still(values, tol * scale)
+        ratio = max(LEAST_RATIO, *ratios[-N_RATIOS:])
+        close = inverse.margin * ratio * left <= target * scale
+        # Between kinks steps are too uneven to be trusted alone.
+        close &= objective.sharp or _stands_still(values, tol * scale)
         if close or point.gap <= target * scale:
             return Report(point, len(values), True)
         if slow and len(values) - n_sampled >= max(inverse.cost, 1):
@@ -167,8 +168,8 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf):
             if exact:
                 new = _search_line(evaluate, point, direction, step, new)
             inverse.update(new.v - point.v, new.gradient - point.gradient)
+            gained = point.value - new.value
             point = new
-            accepted.append(point.value)
             if not exact and floor == 0:
                 continue
             floor = floor / 16 if floor > 1 / 16 else 0.0
@@ -217,21 +218,6 @@ def _search_line(evaluate, point, direction, step, new):
             break
         new = trial
     return new
-
-
-def _left_by_decay(values):
-    """Return what the objective has left to fall if it goes on as in the last steps.
-
-    Two windows of steps one after the other give the ratio of a geometric series.
-    """
-    window = max(DECAY_WINDOW, int(DECAY_SHARE * len(values)))
-    if len(values) <= 2 * window:
-        return np.inf
-    first, middle, last = values[-1 - 2 * window], values[-1 - window], values[-1]
-    recent, before = middle - last, first - middle
-    if recent <= 0:
-        return 0.0
-    return recent**2 / (before - recent) if recent < before else np.inf
 
 
 def _stands_still(values, change):

@@ -160,13 +160,7 @@ class LinearObjective:
             )
             _add_penalty(diagonal, self.alpha, self.fit_intercept)
             return InverseCurvature(lambda g: g / diagonal, np.inf, sharp=False)
-        inverse = InverseCurvature.from_hessian(
-            *self.hessian(point, n_rows, rng, floor)
-        )
-        if n_rows < self.n_samples:
-            # The fewer rows for each parameter, the less a sample sees of what is left.
-            inverse.margin *= 1 + 8 * self.n_columns / n_rows
-        return inverse
+        return InverseCurvature.from_hessian(*self.hessian(point, n_rows, rng, floor))
 
     def hessian(self, point, n_rows, rng, floor):
         """Return the upper triangle of a sampled Hessian, and its cost in passes.
@@ -385,8 +379,8 @@ class InverseCurvature:
     """
 
     def __init__(self, solve, cost, sharp):
-        self.margin = 3.0 if sharp else 4.0
-        self._solve, self.cost, self.sharp = solve, cost, sharp
+        self.margin = 2.0 if sharp else 4.0
+        self._solve, self.cost = solve, cost
         self._pairs = []
 
     @classmethod
