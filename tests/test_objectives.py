@@ -10,6 +10,7 @@ from scipy.optimize import minimize_scalar
 
 from sklearn_awsgd import AWSGDClassifier
 from sklearn_awsgd._linear.objectives import (
+    MANY_COLUMNS,
     LinearObjective,
     MultinomialObjective,
     best_constant,
@@ -167,6 +168,29 @@ def test_sampled_hessian_is_unbiased_by_enumeration(rng):
         for low, high in pairwise(edges)
     )
     np.testing.assert_allclose(mean, full, rtol=1e-7, atol=1e-10)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e16])
+def test_sampled_hessian_of_many_columns(scale, rng):
+    """It may be formed in single precision, unless that would overflow."""
+    X = scale * rng.standard_normal((500, MANY_COLUMNS))
+    norms2 = (X**2).sum(axis=1)
+    y = np.where(rng.random(500) < 0.4, 1.0, -1.0)
+    loss = SMOOTH_LOSSES["log_loss"](None)
+    F = LinearObjective(X, loss, y, None, norms2, 0.1, True)
+    point = F(np.zeros(MANY_COLUMNS + 1))
+    hessian, _ = F.hessian(point, 300, FixedUniform(0.5), 0.0)
+    size = point.curvatures / 500 * (norms2 + 1)
+    chosen, times = systematic_sample(size, 300, FixedUniform(0.5))
+    weights = times * point.curvatures[chosen] / 500
+    expected = (X[chosen].T * weights) @ X[chosen] + 0.1 * np.eye(MANY_COLUMNS)
+    hessian = hessian[:-1, :-1]
+    sizes = np.sqrt(np.diagonal(expected))
+    np.testing.assert_allclose(
+        np.triu(hessian) / sizes / sizes[:, None],
+        np.triu(expected) / sizes / sizes[:, None],
+        atol=1e-6,
+    )
 
 
 @pytest.mark.parametrize("real", [False, True])

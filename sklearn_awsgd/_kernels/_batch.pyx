@@ -3,7 +3,7 @@
 
 import numpy as np
 
-from libc.math cimport copysign, fabs
+from libc.math cimport copysign, fabs, floor
 
 from scipy.linalg.cython_blas cimport dgemv
 
@@ -118,6 +118,48 @@ cdef void add_block(
         b"N", &m, &n, &unit, <double*> values, &m, <double*> c, &one, &unit, gradient,
         &one,
     )
+
+
+def draw_systematically(const double[::1] size, Py_ssize_t n_draws, double start):
+    """Draw rows about as often as their shares of the sum say.
+
+    Row i is drawn as many times as a whole number lies between `start` plus the running
+    sums before and after it, which are scaled such that the last is `n_draws`.
+
+    Parameters
+    ----------
+    size : ndarray of shape (n_samples,)
+        What each row is drawn in proportion to.
+    n_draws : int
+        Number of draws.
+    start : float
+        A random number between 0 and 1.
+
+    Returns
+    -------
+    chosen : ndarray of int
+        The rows drawn at least once.
+    times : ndarray of float
+        What to multiply a row's contribution with for an unbiased sum.
+    """
+    cdef Py_ssize_t i, k = 0, n = size.shape[0]
+    cdef double total = 0.0, sum_so_far = 0.0, before = 0.0, after
+    # Rounding may add one draw.
+    chosen, times = np.empty(n_draws + 1, dtype=np.intp), np.empty(n_draws + 1)
+    cdef Py_ssize_t[::1] chosen_view = chosen
+    cdef double[::1] times_view = times
+    with nogil:
+        for i in range(n):
+            total += size[i]
+        for i in range(n):
+            sum_so_far += size[i]
+            after = floor(sum_so_far * (n_draws / total) + start)
+            if after > before and k <= n_draws:
+                chosen_view[k] = i
+                times_view[k] = (after - before) * (total / n_draws) / size[i]
+                k += 1
+            before = after
+    return chosen[:k], times[:k]
 
 
 def add_hessian(

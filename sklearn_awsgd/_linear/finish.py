@@ -22,6 +22,9 @@ SHARE_OF_ROWS = 1 / 16
 FEWEST_ROWS = 1500
 # A step that leaves more than this fraction of the estimated suboptimality is slow.
 SLOW = 0.1
+# The curvature is used for so many times the passes that its next sample costs, before
+# steps count as slow.
+PATIENCE = 2
 # Below this relative suboptimality the curvature has settled: if steps are slow there,
 # the sample is too small; above it, it is only old.
 NEAR = 0.02
@@ -137,11 +140,12 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf):
         close &= objective.sharp or _stands_still(values, tol * scale)
         if close or point.gap <= target * scale:
             return Report(point, len(values), True)
-        if slow and len(values) - n_sampled >= max(inverse.cost, 1):
-            n_refreshed += 1
-            if left < NEAR * point.value or n_refreshed > MOST_REFRESHED:
-                n_rows = 4 * n_rows if 8 * n_rows < n_samples else n_samples
-                n_refreshed = 0
+        grow = left < NEAR * point.value or n_refreshed >= MOST_REFRESHED
+        next_rows = _larger(n_rows, n_samples) if grow else n_rows
+        n_waited = len(values) - n_sampled
+        if slow and n_waited >= max(PATIENCE * inverse.cost * next_rows / n_rows, 1):
+            n_refreshed = 0 if grow else n_refreshed + 1
+            n_rows = next_rows
             inverse = objective.inverse_curvature(point, n_rows, rng, floor)
             n_sampled = len(values)
             continue
@@ -240,6 +244,11 @@ def _first_sample_size(objective, exact):
     return min(n_rows, objective.n_samples // 2)
 
 
+def _larger(n_rows, n_samples):
+    """Return the size of the next larger sample."""
+    return 4 * n_rows if 8 * n_rows < n_samples else n_samples
+
+
 def _polish(hessian, point, alpha_l1, direction):
     """Solve exactly for the coefficients that coordinate descent left nonzero.
 
@@ -310,7 +319,7 @@ def finish_l1(objective, v, alpha_l1, tol, max_passes, rng, record, deadline=np.
         if (-slope <= target and sure) or point.gap <= target:
             return Report(point, len(values), True)
         if -slope / 2 > SLOW * left and -slope / 2 < NEAR * scale:
-            n_rows = 4 * n_rows if 8 * n_rows < n_samples else n_samples
+            n_rows = _larger(n_rows, n_samples)
         left, step = -slope / 2, 1.0
         while True:
             if len(values) >= max_passes or perf_counter() > deadline:

@@ -15,6 +15,8 @@ MOST_PARAMETERS = 3000
 # Up to this many parameters of all classes together, softmax regression has its full
 # curvature; beyond, that of each class by itself.
 MOST_SOFTMAX_PARAMETERS = 400
+# From here on dense rows are sampled in single precision: products are what costs.
+MANY_COLUMNS = 256
 N_PAIRS = 10
 # Rows handled together where arrays of their size are made.
 CHUNK = 4096
@@ -64,6 +66,10 @@ class LinearObjective:
         self.n_samples, n_features = X.shape
         self.n_columns = n_features + 1
         self.n_nonzero = X.nnz if sparse.issparse(X) else X.size
+        # Squares of single precision must not overflow.
+        is_safe = norms2.max() < np.sqrt(np.finfo(np.float32).max)
+        is_worth_it = self.n_columns >= MANY_COLUMNS
+        self._sample_dtype = np.float32 if is_safe and is_worth_it else np.float64
 
     def __call__(self, v):
         """Return the point at v, from one pass over the rows."""
@@ -182,10 +188,13 @@ class LinearObjective:
                 diagonal = _batch.hessian_diagonal(self.rows, self.mass, curvatures)
                 np.fill_diagonal(hessian, np.maximum(np.diagonal(hessian), diagonal))
         else:
-            # Matrix products run ten times as fast as passes, which wait for memory.
-            flops = len(chosen) * per_row**2 / 10
+            # In single precision, more exact than a sample is, matrix products run ten
+            # times as fast as passes, which wait for memory.
+            dtype = self._sample_dtype if n_rows < self.n_samples else np.float64
+            speed = 10 if dtype == np.float32 else 5
+            flops = len(chosen) * per_row**2 / speed
             for part in _chunks(len(chosen)):
-                A = np.empty((len(chosen[part]), self.n_columns))
+                A = np.empty((len(chosen[part]), self.n_columns), dtype=dtype)
                 A[:, :-1] = self.X[chosen[part]]
                 A[:, -1] = 1
                 A *= np.sqrt(weights[part, None])
@@ -419,31 +428,23 @@ def systematic_sample(size, n_rows, rng):
     times : ndarray of float
         What to multiply a row's contribution with for an unbiased sum.
     """
-    total = size.sum()
-    if n_rows >= len(size) or not total > 0:
+    if n_rows >= len(size) or not size.any():
         chosen = np.flatnonzero(size)
         return chosen, np.ones(len(chosen))
-    # Each row as often as its share says, up to one.
-    steps = np.cumsum(size)
-    steps *= n_rows / total
-    steps += rng.random()
-    counts = np.floor(steps, out=steps)
-    counts[1:] -= counts[:-1].copy()
-    chosen = np.flatnonzero(counts)
-    return chosen, counts[chosen] * (total / n_rows) / size[chosen]
+    return _batch.draw_systematically(size, n_rows, rng.random())
 
 
 def _factor(hessian):
     """Return the Cholesky factor, of a larger diagonal where rounding asks for it."""
     diagonal = np.einsum("ii->i", hessian)
-    more = 1e-10 * diagonal.max()
+    first, more = diagonal.copy(), 1e-10
     while True:
         try:
             return cho_factor(hessian, check_finite=False)
         except LinAlgError:
-            if not 0 < more < 1e300:
+            if more > 1e300:
                 raise
-            diagonal += more
+            diagonal += more * first
             more *= 100
 
 
