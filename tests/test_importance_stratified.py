@@ -15,11 +15,11 @@ from sklearn_awsgd._importance.spaces import Pool
 from sklearn_awsgd._importance.stage import (
     Scores,
     Stage,
-    fill,
     round_to,
     shrunken_slope,
 )
 from sklearn_awsgd._importance.stratified import Columns, StratifiedRounds
+from sklearn_awsgd._kernels._batch import cell_sizes, centre, fill
 
 
 class TwoMeans(Mean):
@@ -145,6 +145,35 @@ def test_spreads_lean_on_the_bins_around():
     assert expected[3] > expected[2] > expected[1] == 0
 
 
+@given(
+    rows=st.lists(
+        st.tuples(st.integers(0, 3), st.floats(-1e3, 1e3), st.floats(-1e3, 1e3)),
+        min_size=1,
+        max_size=30,
+    )
+)
+def test_sums_over_cells_agree_with_numpy(rows):
+    cells, values, _ = (np.array(x) for x in zip(*rows))
+    parts = np.array([row[1:] for row in rows])
+    # One mean is off a value by no more than rounding.
+    means = np.array([values[0] * (1 + 1e-15), 0.0, 1.0, -2.5])
+    deviations = np.empty_like(parts)
+    for part, deviation in zip(parts.T, deviations.T):
+        centre(cells, part, means, deviation)
+    expected = parts - means[cells][:, None]
+    expected[np.abs(expected) <= 1e-13 * np.abs(parts)] = 0.0
+    assert_array_equal(deviations, expected)
+    if cells[0] == 0:
+        assert deviations[0, 0] == 0
+    total, squares, fourth, largest = cell_sizes(cells, deviations[:, 0], 4)
+    for c in range(4):
+        size = np.abs(expected[cells == c, 0])
+        assert_allclose(total[c], size.sum())
+        assert_allclose(squares[c], (size**2).sum())
+        assert_allclose(fourth[c], (size**4).sum())
+        assert largest[c] == size.max(initial=0.0)
+
+
 def test_slope_is_kept_as_far_as_it_is_certain():
     random = np.random.default_rng(0)
     x = random.normal(size=(500, 1))
@@ -177,7 +206,7 @@ def test_slope_is_kept_as_far_as_it_is_certain():
 def test_rows_are_divided_as_wanted(cells, share, offset):
     room, weight = (np.array(x) for x in zip(*cells))
     total = int(share * room.sum())
-    wanted = fill(total, weight, room)
+    wanted = fill(total, weight.astype(float), room.astype(float))
     assert_allclose(wanted.sum(), total, atol=1e-9)
     assert (wanted <= room + 1e-9).all()
     # What has room left is in proportion to its weight.

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sklearn_awsgd._kernels._batch import cell_sizes, centre
+
 # Large values that a stratum may hide: half a one, the usual allowance for a count of
 # zero, but not more than so many in all strata together.
 UNSEEN_EVENTS = 0.5
@@ -94,8 +96,9 @@ class Stage:
             return np.stack(sums, axis=1) / n[:, None]
 
         means = plain_means = cell_means(parts)
-        residuals = parts - means[cells]
-        clear_rounding(residuals, parts)
+        residuals = np.empty_like(parts)
+        for part, mean, residual in zip(parts.T, means.T, residuals.T):
+            centre(cells, part, mean, residual)
         # The variance of a cell's total is this times the sum of squared residuals.
         self.leverage2 = sizes * (sizes - counts) / (n * np.maximum(n - 1, 1))
         self.slopes = np.zeros_like(known_sum)
@@ -111,8 +114,9 @@ class Stage:
         self._measure(cells, residuals)
         overall = self._by_half(sizes[:, None] * plain_means)
         overall /= np.maximum(self._by_half(sizes), 1)[:, None]
-        deviations = parts - overall[self._half[cells]]
-        clear_rounding(deviations, parts)
+        deviations = np.empty_like(parts)
+        for part, mean, deviation in zip(parts.T, overall.T, deviations.T):
+            centre(cells, part, mean[self._half], deviation)
         self._extremes = target.extremes(parts) - overall.mean(axis=0)
         self._look_along(cells, residuals, deviations, half_mass, target, scores)
 
@@ -168,15 +172,11 @@ class Stage:
                 return vectors @ directions[0]
             return np.einsum("ij,ij->i", vectors, directions[self._half][cells])
 
-        def second_and_fourth(x):
-            x2 = x * x
-            return (np.bincount(cells, y, len(sizes)) for y in (x2, x2 * x2))
-
         along = in_direction(residuals)
-        squares, fourth = second_and_fourth(along)
+        sums, squares, fourth, largest = cell_sizes(cells, along, len(sizes))
         # A large value: as in a row drawn with odds of its squared deviation.
         far = in_direction(deviations)
-        far2, far4 = second_and_fourth(far)
+        _, far2, far4, _ = cell_sizes(cells, far, len(sizes))
         total, total4 = (self._by_half(sizes / n * x) for x in (far2, far4))
         event2 = total4 / np.where(total > 0, total, 1.0)
         self._ratios = np.ones(len(sizes))
@@ -208,12 +208,11 @@ class Stage:
         self.largest_weight = (left / n).max()
         self._drawn = cells, deviations, far
         factor = np.sqrt(sizes / n * left / n)
-        size = np.abs(along)
         self.along_sizes = np.stack(
             [
-                self._by_half(factor * np.bincount(cells, size, len(sizes))),
+                self._by_half(factor * sums),
                 self._by_half(factor**2 * squares),
-                np.full(2, (size * factor[cells]).max()),
+                np.full(2, (factor * largest).max()),
             ],
             axis=1,
         )
@@ -320,11 +319,6 @@ class Stage:
         )
 
 
-def clear_rounding(deviations, values):
-    """Set to zero what is rounding: values that are all alike must not vary."""
-    deviations[np.abs(deviations) <= 1e-13 * np.abs(values)] = 0.0
-
-
 def shrunken_slope(x, y):
     """Return regression slopes, drawn towards zero as far as they are uncertain.
 
@@ -353,22 +347,6 @@ def shrunken_slope(x, y):
     variance = (squares * ((y - slope * x) * alone) ** 2).sum(axis=0) / total**2
     kept = 1 - SLOPE_DOUBT * variance / np.where(slope == 0, 1.0, slope) ** 2
     return slope * np.maximum(kept, 0.0)
-
-
-def fill(total, weight, room):
-    """Return `total` divided in proportion to `weight`, nothing above its room."""
-    wanted = np.zeros(len(room))
-    free = (weight > 0) & (room > 0)
-    while free.any():
-        left = total - wanted.sum()
-        share = left * weight / weight[free].sum()
-        full = free & (share >= room)
-        if not full.any():
-            wanted[free] = share[free]
-            break
-        wanted[full] = room[full]
-        free &= ~full
-    return wanted
 
 
 def round_to(total, wanted, room, offset):

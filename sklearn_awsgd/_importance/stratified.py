@@ -15,7 +15,8 @@ from sklearn_awsgd._importance.integration import (
     draws_wanted,
     is_narrow,
 )
-from sklearn_awsgd._importance.stage import Scores, Stage, fill, round_to
+from sklearn_awsgd._importance.stage import Scores, Stage, round_to
+from sklearn_awsgd._kernels._batch import fill
 
 # Rows of each cell (a stratum in a half) that are taken first; a third moment needs 3.
 LEAST_ROWS = 3
@@ -199,7 +200,9 @@ class StratifiedRounds:
             room = sizes - taken
             least = first_rows[cells]
             if least.sum() < part:
-                wanted = fill(taken.sum() + part, self._shares(half), sizes)
+                wanted = fill(
+                    taken.sum() + part, self._shares(half), sizes.astype(float)
+                )
                 more = np.maximum(wanted - taken - least, 0.0)
                 # What others have had too much of is missing here.
                 least = least + more * ((part - least.sum()) / (more.sum() or 1.0))
