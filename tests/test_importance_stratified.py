@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn_awsgd._kernels._batch import cell_sizes, centre, fill
 
 from sklearn_awsgd._importance.integrands import Integrand
 from sklearn_awsgd._importance.integration import Mean, Ratio
@@ -19,7 +20,6 @@ from sklearn_awsgd._importance.stage import (
     shrunken_slope,
 )
 from sklearn_awsgd._importance.stratified import Columns, StratifiedRounds
-from sklearn_awsgd._kernels._batch import cell_sizes, centre, fill
 
 
 class TwoMeans(Mean):
