@@ -17,8 +17,8 @@ other matrices, are of data that nothing was chosen on. The rows of our uniform 
 are a check of the measurement: it is the plain average of different rows.
 
 Run ``python benchmarks/bench_importance.py --data DIR`` (or set SKLEARN_AWSGD_DATA);
-without data it runs on generated data and says so. It takes about 14 minutes on one
-core, ``--quick`` about one.
+without data it runs on generated data and says so. It takes about half an hour on one
+core, ``--quick`` a few minutes.
 """
 
 from _common import RESULTS, save, show  # isort: skip  (sets the threads)
