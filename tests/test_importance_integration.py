@@ -177,8 +177,10 @@ def test_a_half_is_ended_by_the_other_one(factor):
     for other, goes_on in ((wide, True), (narrow, False)):
         rounds = halves_of(own, other)
         reached = rounds.has_reached(0.05, 0.95, lambda estimate: estimate)
-        assert rounds._active[0] == goes_on
-        assert not (reached and goes_on)
+        assert reached == (not goes_on and factor <= 1)
+        # After the end all can go on again.
+        assert rounds._active[0] == (goes_on or reached)
+        assert rounds._active[1] == (reached or factor > 1)
     rounds = halves_of(narrow, wide)
     assert not rounds.has_reached(0.05, 0.95, lambda estimate: estimate)
     assert_array_equal(rounds._active, [True, False])

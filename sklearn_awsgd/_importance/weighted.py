@@ -232,10 +232,9 @@ class WeightedRounds:
         self._active = n_draws < wanted
         if self._active.any():
             return False
-        if is_narrow(with_past(self.estimate()), self.target, rtol, confidence):
-            return True
+        # Both go on if the run does, now or in a later call.
         self._active[:] = True
-        return False
+        return is_narrow(with_past(self.estimate()), self.target, rtol, confidence)
 
     def variance_gain(self):
         """Return the variance of as many uniform evaluations, over ours."""
