@@ -799,3 +799,17 @@ def test_history_has_columns_of_equal_length(pool):
     lengths = {len(column) for column in result.history_.values()}
     assert len(lengths) == 1
     assert result.history_["estimate"][-1] == result.estimate_
+
+
+def test_weighted_draws_go_on_after_the_tolerance_was_reached():
+    F = np.random.default_rng(0).exponential(size=(60, 80))
+    estimator = MinVarianceImportanceEstimator(
+        loss=lambda entries, values: values,
+        sampler="row_column",
+        rtol=0.2,
+        random_state=0,
+    ).fit(F)
+    before = estimator.n_draws_, estimator.std_error_
+    estimator.set_params(rtol=0.1).partial_fit()
+    assert estimator.n_draws_ > before[0]
+    assert estimator.std_error_ < before[1]

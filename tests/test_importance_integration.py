@@ -1,10 +1,12 @@
 """Combination of rounds and intervals."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm, poisson
 
 from sklearn_awsgd._importance.integration import (
@@ -14,7 +16,7 @@ from sklearn_awsgd._importance.integration import (
     Ratio,
     gamma_quantile,
 )
-from sklearn_awsgd._importance.weighted import Combination
+from sklearn_awsgd._importance.weighted import Combination, WeightedRounds
 
 
 @settings(max_examples=50, deadline=None)
@@ -154,6 +156,61 @@ def test_merge_is_the_weighted_mean_of_independent_parts():
     assert exact.merge(exact, 0.5).exact
     assert not exact.merge(a, 0.5).exact
     assert exact.interval(Mean(), 0.95) == (2.0, 2.0)
+
+
+def halves_of(first, second):
+    """Return rounds whose halves have had these values, without a space."""
+    space = SimpleNamespace(integrand=SimpleNamespace(target=Mean()))
+    rounds = WeightedRounds(space)
+    for half, values in zip(rounds.halves, (first, second)):
+        half.add(values[:, None], np.ones(1))
+    return rounds
+
+
+@pytest.mark.parametrize("factor", [1.0, 1e-3, 1e3])
+def test_a_half_is_ended_by_the_other_one(factor):
+    random = np.random.default_rng(0)
+    narrow = 10 + random.normal(size=500)
+    wide = 10 + 40 * random.normal(size=700)
+    # Whatever its own values are, the first half goes on or ends by the second.
+    own = 10 + factor * (narrow - 10)
+    for other, goes_on in ((wide, True), (narrow, False)):
+        rounds = halves_of(own, other)
+        reached = rounds.has_reached(0.05, 0.95, lambda estimate: estimate)
+        assert reached == (not goes_on and factor <= 1)
+        # After the end all can go on again.
+        assert rounds._active[0] == (goes_on or reached)
+        assert rounds._active[1] == (reached or factor > 1)
+    rounds = halves_of(narrow, wide)
+    assert not rounds.has_reached(0.05, 0.95, lambda estimate: estimate)
+    assert_array_equal(rounds._active, [True, False])
+    assert [(h is rounds.halves[0], s) for h, s in rounds._deal(9)] == [
+        (True, slice(0, 9))
+    ]
+
+
+def test_halves_count_alike_whatever_their_numbers_of_draws():
+    random = np.random.default_rng(1)
+    parts = [random.exponential(size=size) for size in (30, 80)]
+    estimate = halves_of(*parts).estimate()
+    assert_allclose(estimate.mean[0], np.mean([part.mean() for part in parts]))
+    second = sum(part.var(ddof=1) / len(part) for part in parts) / 4
+    assert_allclose(estimate.second[0, 0], second)
+
+
+@given(n_draws=st.integers(3, 50), behind=st.integers(0, 1))
+def test_rounds_are_dealt_to_the_halves(n_draws, behind):
+    counts = [10, 10]
+    counts[behind] -= 1
+    rounds = halves_of(*(np.arange(count) * 1.0 for count in counts))
+    dealt = list(rounds._deal(n_draws))
+    rows = np.concatenate([np.arange(n_draws)[part] for _, part in dealt])
+    assert_array_equal(np.sort(rows), np.arange(n_draws))
+    assert len(dealt) == (2 if n_draws >= 6 else 1)
+    assert dealt[0][0] is rounds.halves[behind]
+    sizes = [part.stop - part.start for _, part in dealt]
+    assert min(sizes) >= 3
+    assert 0 <= sizes[0] - sizes[-1] <= 1
 
 
 @pytest.mark.parametrize("target", [Mean(), Ratio(), Difference(Ratio())])

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn_awsgd._kernels._batch import cell_sizes, centre, fill
 
 from sklearn_awsgd._importance.integrands import Integrand
 from sklearn_awsgd._importance.integration import Mean, Ratio
@@ -15,7 +16,6 @@ from sklearn_awsgd._importance.spaces import Pool
 from sklearn_awsgd._importance.stage import (
     Scores,
     Stage,
-    fill,
     round_to,
     shrunken_slope,
 )
@@ -120,6 +120,60 @@ def test_large_values_follow_the_score_or_not():
     assert (ratios(errors) > 0.5).all()
 
 
+def test_spreads_lean_on_the_bins_around():
+    """Large values around count as two more, in as many rows as they come from."""
+    n_bins, n = 6, 20
+    parts = np.zeros((2, n_bins, n))
+    parts[:, 4, 0] = 1.0
+    parts[:, 5, :7] = 1.0
+    cells = np.repeat(np.arange(2 * n_bins), n)
+    stage = Stage(
+        cells, parts.reshape(-1, 1), np.full(2 * n_bins, 50), np.zeros((2, 1)),
+        np.array([0.5, 0.5]), Mean(), 1,
+    )  # fmt: skip
+    deviations = parts[0] - parts[0].mean(axis=1, keepdims=True)
+    own, fourth = deviations.var(axis=1, ddof=1), (deviations**4).mean(axis=1)
+    expected = []
+    for b in range(n_bins):
+        weight = [(2, 2, 1, 0, 0, 0)[abs(b - k)] for k in range(n_bins)]
+        around, around4 = (np.average(x, weights=weight) for x in (own, fourth))
+        rows = 2 * around4 / around**2 if around > 0 else 0.0
+        expected.append((n * own[b] + rows * around) / (n + rows))
+    # What may be hidden in a bin is added to all alike, and the first has nothing else.
+    for half in stage.squares.reshape(2, n_bins):
+        assert_allclose(half - half[0], expected, atol=1e-15)
+    assert expected[3] > expected[2] > expected[1] == 0
+
+
+@given(
+    rows=st.lists(
+        st.tuples(st.integers(0, 3), st.floats(-1e3, 1e3), st.floats(-1e3, 1e3)),
+        min_size=1,
+        max_size=30,
+    )
+)
+def test_sums_over_cells_agree_with_numpy(rows):
+    cells, values, _ = (np.array(x) for x in zip(*rows))
+    parts = np.array([row[1:] for row in rows])
+    # One mean is off a value by no more than rounding.
+    means = np.array([values[0] * (1 + 1e-15), 0.0, 1.0, -2.5])
+    deviations = np.empty_like(parts)
+    for part, deviation in zip(parts.T, deviations.T):
+        centre(cells, part, means, deviation)
+    expected = parts - means[cells][:, None]
+    expected[np.abs(expected) <= 1e-13 * np.abs(parts)] = 0.0
+    assert_array_equal(deviations, expected)
+    if cells[0] == 0:
+        assert deviations[0, 0] == 0
+    total, squares, fourth, largest = cell_sizes(cells, deviations[:, 0], 4)
+    for c in range(4):
+        size = np.abs(expected[cells == c, 0])
+        assert_allclose(total[c], size.sum())
+        assert_allclose(squares[c], (size**2).sum())
+        assert_allclose(fourth[c], (size**4).sum())
+        assert largest[c] == size.max(initial=0.0)
+
+
 def test_slope_is_kept_as_far_as_it_is_certain():
     random = np.random.default_rng(0)
     x = random.normal(size=(500, 1))
@@ -152,7 +206,7 @@ def test_slope_is_kept_as_far_as_it_is_certain():
 def test_rows_are_divided_as_wanted(cells, share, offset):
     room, weight = (np.array(x) for x in zip(*cells))
     total = int(share * room.sum())
-    wanted = fill(total, weight, room)
+    wanted = fill(total, weight.astype(float), room.astype(float))
     assert_allclose(wanted.sum(), total, atol=1e-9)
     assert (wanted <= room + 1e-9).all()
     # What has room left is in proportion to its weight.
@@ -227,6 +281,22 @@ def test_a_half_does_not_listen_to_itself(with_score):
     assert_array_equal(first[0][:4], second[0][:4])
     assert_allclose(first[1][0], second[1][0])
     assert (first[0][4:] != second[0][4:]).any()
+
+
+def test_rare_errors_of_many_bins_are_not_missing_from_the_mean(seed):
+    """A bin without an error so far must not be left alone for that."""
+    errors = (0, 0, 0, 0, 1, 2, 2, 3, 3, 5, 10, 50)
+    strata = np.repeat(np.arange(len(errors)), 100).astype(np.int32)
+    values = np.concatenate([np.arange(100) < count for count in errors]) * 1.0
+    estimates = []
+    for run in range(200):
+        rounds = make(values, 1000 * seed + run, strata, len(errors), 1)
+        while rounds.n_evaluations < 600:
+            rounds.draw(50)
+            rounds.learn()
+        estimates.append(rounds.estimate().mean[0])
+    error = np.std(estimates) / np.sqrt(len(estimates))
+    assert abs(np.mean(estimates) - values.mean()) < 4 * error
 
 
 def test_allocation_is_neymans():

@@ -8,6 +8,9 @@ from scipy.special import gammaincinv, ndtri
 
 # A run may stop early from this effective sample size on.
 STOPPING_SAMPLE_SIZE = 100
+# A half ends when the other one promises an interval this much narrower than wanted:
+# the two then rarely disagree on it.
+STOPPING_MARGIN = 0.95
 
 
 def gamma_quantile(mean, variance, third, probability):
@@ -279,3 +282,31 @@ def relative_width(estimate, target, confidence):
     low, high = estimate.interval(target, confidence)
     value = abs(target.value(estimate.mean))
     return (high - low) / (2 * value) if value > 0 and high > low else np.inf
+
+
+def is_narrow(estimate, target, rtol, confidence):
+    """Return whether an interval is as narrow as wanted, and of draws enough."""
+    if estimate.effective_sample_size(target) < STOPPING_SAMPLE_SIZE:
+        return False
+    return relative_width(estimate, target, confidence) <= rtol
+
+
+def draws_wanted(estimate, target, rtol, confidence):
+    """Return how many times its draws an estimate should have had, by itself.
+
+    Parameters
+    ----------
+    estimate : Estimate
+        Of half of the draws.
+    target : Mean, Ratio or Difference
+        What is wanted.
+    rtol : float
+        Wanted half width of the interval, relative to the estimate.
+    confidence : float
+        Of the interval.
+    """
+    if estimate.effective_sample_size(target) < STOPPING_SAMPLE_SIZE:
+        return np.inf
+    return (
+        relative_width(estimate, target, confidence) / (STOPPING_MARGIN * rtol)
+    ) ** 2

@@ -60,12 +60,12 @@ class Pool:
             self._longest_call,
         ):
             self._fetched.append(values)
-        if self._fetched:
-            self.values[rows] = np.concatenate(self._fetched)
+        values = np.concatenate([self.values[:0], *self._fetched])
+        self.values[rows] = values
         self.known[rows] = True
         self.n_unknown -= len(rows)
         self._fetching, self._fetched = None, []
-        return self.values[rows]
+        return values
 
     def _evaluate_at(self, rows):
         if self.n_columns is None:

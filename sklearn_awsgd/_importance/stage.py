@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sklearn_awsgd._kernels._batch import cell_sizes, centre
+
 # Large values that a stratum may hide: half a one, the usual allowance for a count of
 # zero, but not more than so many in all strata together.
 UNSEEN_EVENTS = 0.5
@@ -12,6 +14,10 @@ UNSEEN_IN_ALL = 2.0
 ROWS_IN_DOUBT = 3
 # Large values that what was guessed before counts for.
 EVENTS_IN_DOUBT = 10
+# Large values that the spread of the bins around a bin counts for, and the weights of
+# the bins at a distance of 0, 1 and 2.
+EVENTS_AROUND = 2
+WEIGHTS_AROUND = (2, 2, 1)
 # About as many rows as a slope is fitted to, at most.
 ROWS_FOR_SLOPE = 10_000
 # Squared standard errors that a slope has to exceed.
@@ -89,9 +95,10 @@ class Stage:
             sums = [np.bincount(cells, column, n_cells) for column in columns.T]
             return np.stack(sums, axis=1) / n[:, None]
 
-        means = cell_means(parts)
-        residuals = parts - means[cells]
-        clear_rounding(residuals, parts)
+        means = plain_means = cell_means(parts)
+        residuals = np.empty_like(parts)
+        for part, mean, residual in zip(parts.T, means.T, residuals.T):
+            centre(cells, part, mean, residual)
         # The variance of a cell's total is this times the sum of squared residuals.
         self.leverage2 = sizes * (sizes - counts) / (n * np.maximum(n - 1, 1))
         self.slopes = np.zeros_like(known_sum)
@@ -105,10 +112,11 @@ class Stage:
         if score is not None:
             self.mean += self.slopes * scores.sums[:, None]
         self._measure(cells, residuals)
-        overall = self._by_half(sizes[:, None] * cell_means(parts))
+        overall = self._by_half(sizes[:, None] * plain_means)
         overall /= np.maximum(self._by_half(sizes), 1)[:, None]
-        deviations = parts - overall[self._half[cells]]
-        clear_rounding(deviations, parts)
+        deviations = np.empty_like(parts)
+        for part, mean, deviation in zip(parts.T, overall.T, deviations.T):
+            centre(cells, part, mean[self._half], deviation)
         self._extremes = target.extremes(parts) - overall.mean(axis=0)
         self._look_along(cells, residuals, deviations, half_mass, target, scores)
 
@@ -158,19 +166,22 @@ class Stage:
         directions = np.stack(
             [target.direction(self.mean[1 - h] / half_mass[1 - h]) for h in (0, 1)]
         )
-        directions = directions[self._half]
-        along = sum(r * d[cells] for r, d in zip(residuals.T, directions.T))
-        squares = np.bincount(cells, along**2, len(sizes))
+
+        def in_direction(vectors):
+            if (directions[0] == directions[1]).all():
+                return vectors @ directions[0]
+            return np.einsum("ij,ij->i", vectors, directions[self._half][cells])
+
+        along = in_direction(residuals)
+        sums, squares, fourth, largest = cell_sizes(cells, along, len(sizes))
         # A large value: as in a row drawn with odds of its squared deviation.
-        far = sum(r * d[cells] for r, d in zip(deviations.T, directions.T))
-        odds = (sizes / n)[cells] * far**2
-        total = self._by_half(np.bincount(cells, odds, len(sizes)))
-        fourth = self._by_half(np.bincount(cells, odds * far**2, len(sizes)))
-        event2 = fourth / np.where(total > 0, total, 1.0)
+        far = in_direction(deviations)
+        _, far2, far4, _ = cell_sizes(cells, far, len(sizes))
+        total, total4 = (self._by_half(sizes / n * x) for x in (far2, far4))
+        event2 = total4 / np.where(total > 0, total, 1.0)
         self._ratios = np.ones(len(sizes))
         if scores is not None:
-            size = scores.size
-            self._ratios = self._event_ratios(cells, along, squares, event2, size)
+            self._ratios = self._event_ratios(squares, fourth, event2, scores.size)
         # How much is in doubt depends on the number of rows of the half, not of the
         # cell: this one goes with the values of the other half, and so would its own
         # sample then go with its own values.
@@ -179,6 +190,7 @@ class Stage:
         unseen = min(UNSEEN_EVENTS, UNSEEN_IN_ALL / self._n_groups) * self._ratios**2
         hidden = unseen * event2[self._half] / np.maximum(n_half * group_share, 1)
         self.squares = squares / np.maximum(n - 1, 1)
+        self._look_around(fourth / n)
         if scores is not None:
             scale = self._by_half(sizes * self.squares)
             scale /= np.maximum(self._by_half(sizes * scores.prior), 1e-300)
@@ -187,36 +199,63 @@ class Stage:
             self.squares += doubt * (scale[self._half] * scores.prior - self.squares)
         self.squares += hidden
         # While there are few large values, little is known of spreads.
-        seen2, seen4 = (
-            self._by_half(np.bincount(cells, far**power, len(sizes)))
-            for power in (2, 4)
-        )
+        seen2, seen4 = self._by_half(far2), self._by_half(far4)
         n_events = seen2**2 / np.where(seen4 > 0, seen4, 1.0)
         self.certainty = n_events / (n_events + EVENTS_IN_DOUBT)
         left = sizes - self.counts
         self.variance = self._by_half(sizes * left / n * self.squares)
         self.is_known = self._by_half(left) == 0
         self.largest_weight = (left / n).max()
-        self._drawn = cells, deviations, far, odds
+        self._drawn = cells, deviations, far
         factor = np.sqrt(sizes / n * left / n)
-        size = np.abs(along)
         self.along_sizes = np.stack(
             [
-                self._by_half(factor * np.bincount(cells, size, len(sizes))),
+                self._by_half(factor * sums),
                 self._by_half(factor**2 * squares),
-                np.full(2, (size * factor[cells]).max()),
+                np.full(2, (factor * largest).max()),
             ],
             axis=1,
         )
 
-    def _event_ratios(self, cells, along, squares, event2, score_size):
+    def _look_around(self, fourth):
+        """Draw the spreads of bins towards those of the bins around them.
+
+        If a bin in which no large value has been seen were left alone for that, the
+        halves would agree to leave it alone, and its rare values would be missing from
+        the mean: each half would have listened to itself, by way of the other one. Next
+        to bins that have some it is not left alone: large values are counted, and those
+        around count as some more of them, in as many rows as they would come from.
+
+        Parameters
+        ----------
+        fourth : ndarray of shape (2 * n_strata,)
+            Mean fourth power of the deviations of each cell.
+        """
+        square, fourth = self._around(self.squares), self._around(fourth)
+        rows = EVENTS_AROUND * fourth / np.where(square > 0, square, 1.0) ** 2
+        n = np.maximum(self.counts, 1)
+        self.squares = (n * self.squares + rows * square) / (n + rows)
+
+    def _around(self, x):
+        """Return the weighted mean over the bins around each, of the same label."""
+        x = x.reshape(2 * self._n_groups, -1)
+        n_bins = x.shape[1]
+        total, weights = WEIGHTS_AROUND[0] * x, np.full(n_bins, WEIGHTS_AROUND[0])
+        for distance, weight in enumerate(WEIGHTS_AROUND[1:], start=1):
+            if distance < n_bins:
+                total[:, distance:] += weight * x[:, :-distance]
+                total[:, :-distance] += weight * x[:, distance:]
+                weights[distance:] += weight
+                weights[:-distance] += weight
+        return (total / weights).ravel()
+
+    def _event_ratios(self, squares, fourth, event2, score_size):
         """Return how large a large value would be in each cell, relative to all.
 
         Losses may go up and down with the score, while errors are errors at any score:
         the power of the score they follow is fitted to the cells. Where the cells are
         not on the line, it is drawn above all of them.
         """
-        fourth = np.bincount(cells, along**4, len(squares))
         ratios = np.ones(len(squares))
         for half in (0, 1):
             here = self._half == half
@@ -243,12 +282,11 @@ class Stage:
         half : {0, 1}, default=None
             As this half shows it, or both.
         """
-        cells, deviations, far, odds = self._drawn
+        cells, deviations, far = self._drawn
         if half is not None:
             chosen = self._half[cells] == half
-            cells, deviations, far, odds = (
-                x[chosen] for x in (cells, deviations, far, odds)
-            )
+            cells, deviations, far = (x[chosen] for x in self._drawn)
+        odds = (self.sizes / np.maximum(self.counts, 1))[cells] * far**2
         counts = np.bincount(cells, minlength=len(self.sizes))
         weight = (self.sizes - counts) * (counts > 0) / np.maximum(counts, 1)
         # With the same chance for every row of a group, whatever the scores say.
@@ -281,11 +319,6 @@ class Stage:
         )
 
 
-def clear_rounding(deviations, values):
-    """Set to zero what is rounding: values that are all alike must not vary."""
-    deviations[np.abs(deviations) <= 1e-13 * np.abs(values)] = 0.0
-
-
 def shrunken_slope(x, y):
     """Return regression slopes, drawn towards zero as far as they are uncertain.
 
@@ -316,22 +349,6 @@ def shrunken_slope(x, y):
     return slope * np.maximum(kept, 0.0)
 
 
-def fill(total, weight, room):
-    """Return `total` divided in proportion to `weight`, nothing above its room."""
-    wanted = np.zeros(len(room))
-    free = (weight > 0) & (room > 0)
-    while free.any():
-        left = total - wanted.sum()
-        share = left * weight / weight[free].sum()
-        full = free & (share >= room)
-        if not full.any():
-            wanted[free] = share[free]
-            break
-        wanted[full] = room[full]
-        free &= ~full
-    return wanted
-
-
 def round_to(total, wanted, room, offset):
     """Return integers close to `wanted` that sum to `total`, none above its room.
 
@@ -347,7 +364,10 @@ def round_to(total, wanted, room, offset):
     """
     wanted = wanted * min(1.0, total / max(wanted.sum(), 1e-300))
     steps = np.floor(np.cumsum(wanted) + offset).astype(np.intp)
-    counts = np.minimum(np.diff(steps, prepend=0), room)
+    # Faster than np.diff, and this is done in every round.
+    counts = steps.copy()
+    counts[1:] -= steps[:-1]
+    np.minimum(counts, room, out=counts)
     missing = total - counts.sum()
     if missing < 0:
         # Rounding went up once too often.

@@ -11,17 +11,15 @@ sizes of samples are not tied to what is in them.
 import numpy as np
 
 from sklearn_awsgd._importance.integration import (
-    STOPPING_SAMPLE_SIZE,
     Estimate,
-    relative_width,
+    draws_wanted,
+    is_narrow,
 )
-from sklearn_awsgd._importance.stage import Scores, Stage, fill, round_to
+from sklearn_awsgd._importance.stage import Scores, Stage, round_to
+from sklearn_awsgd._kernels._batch import fill
 
 # Rows of each cell (a stratum in a half) that are taken first; a third moment needs 3.
 LEAST_ROWS = 3
-# A run stops when the other half promises an interval this much narrower than wanted:
-# the two halves then rarely disagree on it.
-STOPPING_MARGIN = 0.95
 
 
 class StratifiedRounds:
@@ -195,13 +193,16 @@ class StratifiedRounds:
         from the other half, of all rows it will then have had in this stage.
         """
         counts = np.zeros_like(self._taken)
-        for half, part in enumerate(self._split(size)):
+        first_rows = self._least()
+        for half, part in enumerate(self._split(size, first_rows)):
             cells = self._cells(half)
             sizes, taken = self._sizes[cells], self._taken[cells]
             room = sizes - taken
-            least = self._least()[cells]
+            least = first_rows[cells]
             if least.sum() < part:
-                wanted = fill(taken.sum() + part, self._shares(half), sizes)
+                wanted = fill(
+                    taken.sum() + part, self._shares(half), sizes.astype(float)
+                )
                 more = np.maximum(wanted - taken - least, 0.0)
                 # What others have had too much of is missing here.
                 least = least + more * ((part - least.sum()) / (more.sum() or 1.0))
@@ -209,10 +210,10 @@ class StratifiedRounds:
             counts[cells] = round_to(part, least, room, offset)
         return counts
 
-    def _split(self, size):
+    def _split(self, size, least):
         """Return how many rows to draw of each half."""
         room = np.add.reduceat(self._sizes - self._taken, [0, self.n_strata])
-        least = np.add.reduceat(self._least(), [0, self.n_strata])
+        least = np.add.reduceat(least, [0, self.n_strata])
         active = self._active & (room > 0)
         if not active.any():
             active = room > 0
@@ -244,8 +245,9 @@ class StratifiedRounds:
         self.pending = None
         self._taken += counts
         self._drawn.append("cells", np.repeat(np.arange(len(counts)), counts))
-        self._drawn.append("rows", rows)
-        self._drawn.append("parts", self.pool.mass[rows, None] * values)
+        mass = self.pool.mass[rows]
+        self._drawn.append("mass", mass)
+        self._drawn.append("parts", mass[:, None] * values)
         if self._score is not None:
             self._drawn.append("score", self._score[rows])
 
@@ -362,19 +364,14 @@ class StratifiedRounds:
         wanted = np.zeros(2)
         for half in (0, 1):
             other = with_past(self.estimate(1 - half))
-            width = relative_width(other, self.target, confidence)
-            ratio = (width / (STOPPING_MARGIN * rtol)) ** 2
-            if other.effective_sample_size(self.target) < STOPPING_SAMPLE_SIZE:
-                ratio = np.inf
-            wanted[half] = taken[1 - half] * ratio
+            factor = draws_wanted(other, self.target, rtol, confidence)
+            wanted[half] = taken[1 - half] * factor
         self._active = taken < wanted
         missing = np.maximum(wanted - taken, 0.0).sum()
         self.end_in_sight = self.n_draws + missing
         if self._active.any():
             return False
-        both = with_past(self.estimate())
-        enough = both.effective_sample_size(self.target) >= STOPPING_SAMPLE_SIZE
-        if enough and relative_width(both, self.target, confidence) <= rtol:
+        if is_narrow(with_past(self.estimate()), self.target, rtol, confidence):
             return True
         self._active[:] = True
         return False
@@ -384,7 +381,7 @@ class StratifiedRounds:
         estimate = self.estimate()
         direction = self.target.direction(estimate.mean)
         before, cells = self._known_before, self._drawn.get("cells", np.intp)
-        mass = self.pool.mass[self._drawn.get("rows", np.intp)]
+        mass = self._drawn.get("mass")
         stands_for = (self._sizes / np.maximum(self._taken, 1))[cells]
         weight = stands_for * mass
         parts = self._drawn.get("parts")

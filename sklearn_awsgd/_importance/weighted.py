@@ -1,11 +1,15 @@
-"""Rounds of draws with replacement, weighted by 1/q: Algorithm 1 of the paper."""
+"""Rounds of draws with replacement, weighted by 1/q: Algorithm 1 of the paper.
+
+The draws of every round are dealt to two halves, and each half ends when the *other*
+one says so: a run that has been low also looks precise, and must not end for that.
+"""
 
 import numpy as np
 
 from sklearn_awsgd._importance.integration import (
-    STOPPING_SAMPLE_SIZE,
     Estimate,
-    relative_width,
+    draws_wanted,
+    is_narrow,
 )
 
 # Growth of the draws at which the family learns afresh; in between it learns from each
@@ -14,8 +18,6 @@ REFIT_GROWTH = 1.4
 # The run ends when less than this share of the budget is left, draws with replacement
 # bringing few new rows by then.
 BUDGET_LEFT = 0.01
-# Growth of the draws until an interval that is narrow enough is looked at again.
-CONFIRMATION = 1.6
 
 
 class Combination:
@@ -101,24 +103,26 @@ class WeightedRounds:
 
     # Shorter ones have no third moment.
     shortest_round = 3
+    # Draws after which the wanted tolerance may be reached: not foreseen here, where
+    # the variance falls faster than with the number of draws.
     end_in_sight = np.inf
 
     def __init__(self, space):
         self.space = space
         self.integrand = space.integrand
         self.target = target = space.integrand.target
-        self.combination = Combination(target.n_values)
+        self.halves = tuple(Combination(target.n_values) for _ in range(2))
+        self._active = np.ones(2, dtype=bool)
         self.direction = target.direction(np.zeros(target.n_values))
         self.pending = None
         self._refit_at = 0
-        self._confirm_at = None
         # Of one uniform draw along the direction: sums of 1/q, f/q and f^2/q.
         self._uniform = np.zeros(3)
 
     @property
     def n_draws(self):
         """Number of draws, with replacement."""
-        return self.combination.n_draws
+        return sum(half.n_draws for half in self.halves)
 
     @property
     def n_evaluations(self):
@@ -146,14 +150,25 @@ class WeightedRounds:
         weight = 1 / points["q"]
         # Draws of known points are without error, so that the variance of a round
         # falls with their share; the weight of a round makes use of it.
-        self.combination.add(
-            total + (values - guess) * weight[:, None], self.direction, 1 / (1 - known)
-        )
+        parts = total + (values - guess) * weight[:, None]
+        for half, rows in self._deal(len(parts)):
+            half.add(parts[rows], self.direction, 1 / (1 - known))
         along = values @ self.direction
         points["norm2"] = (along * weight) ** 2
         self.space.family.observe_points(points)
         self._uniform += weight.sum(), along @ weight, along**2 @ weight
-        self.direction = self.target.direction(self.combination.snapshot().mean)
+        self.direction = self.target.direction(self.estimate().mean)
+
+    def _deal(self, n_draws):
+        """Yield the halves that go on, each with the rows of a round it gets."""
+        # That with fewer draws so far comes first.
+        going = [h for h, active in zip(self.halves, self._active) if active]
+        going.sort(key=lambda half: half.n_draws)
+        if n_draws < len(going) * self.shortest_round:
+            going = going[:1]
+        ends = np.linspace(n_draws, 0, len(going) + 1).astype(int)
+        for half, end, begin in zip(going, ends[:-1], ends[1:]):
+            yield half, slice(begin, end)
 
     def learn(self, left=0):
         """Let the family learn afresh, now and then, whatever is left to evaluate."""
@@ -177,16 +192,23 @@ class WeightedRounds:
         """Return the integral itself, once nothing is unknown."""
         return self.space.exact()
 
-    def estimate(self):
-        """Return the estimate over the space."""
-        return self.combination.snapshot()
+    def estimate(self, half=None):
+        """Return the estimate over the space.
+
+        Parameters
+        ----------
+        half : {0, 1}, default=None
+            Return what this half tells about the estimate of both, as if the other one
+            were like it.
+        """
+        chosen = self.halves if half is None else (self.halves[half],) * 2
+        first, *second = (h.snapshot() for h in chosen if h.n_draws)
+        # With equal weights, whatever their numbers of draws: these go with the values
+        # of the other half.
+        return first.merge(second[0], 0.5) if second else first
 
     def has_reached(self, rtol, confidence, with_past):
-        """Return whether the interval is as narrow as wanted.
-
-        A run that has been low also looks precise. So the first time that the interval
-        is narrow enough does not count: it is confirmed by more draws, which know
-        nothing of it.
+        """Decide for each half whether it goes on; return whether none does.
 
         Parameters
         ----------
@@ -197,18 +219,22 @@ class WeightedRounds:
         with_past : callable
             Takes an estimate over this space, returns that over all of a stream.
         """
-        if self._confirm_at is not None and self.n_draws < self._confirm_at:
+        n_draws = np.array([half.n_draws for half in self.halves])
+        if not n_draws.all():
             return False
-        estimate = with_past(self.estimate())
-        enough = estimate.effective_sample_size(self.target) >= STOPPING_SAMPLE_SIZE
-        narrow = relative_width(estimate, self.target, confidence) <= rtol
-        if not (enough and narrow):
-            self._confirm_at = None
+        wanted = [
+            n_draws[other]
+            * draws_wanted(
+                with_past(self.estimate(other)), self.target, rtol, confidence
+            )
+            for other in (1, 0)
+        ]
+        self._active = n_draws < wanted
+        if self._active.any():
             return False
-        if self._confirm_at is None:
-            self._confirm_at = CONFIRMATION * self.n_draws
-            return False
-        return True
+        # Both go on if the run does, now or in a later call.
+        self._active[:] = True
+        return is_narrow(with_past(self.estimate()), self.target, rtol, confidence)
 
     def variance_gain(self):
         """Return the variance of as many uniform evaluations, over ours."""
