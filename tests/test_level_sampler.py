@@ -112,9 +112,12 @@ class LevelTwin:
             seen = norm2 * (q[i] * self.scaled[i]) ** 2
             share = one[s] / (self.P[i] * q[i])
             forgetting = self.setting.forgetting
-            self.counts[s] += forgetting * (1 - self.counts[s]) * share
-            weight = forgetting * share / self.counts[s]
-            self.squares[s] += weight * (seen - self.squares[s])
+            # 1 - forgetting * share, and a mean of positive terms: neither cancels.
+            safe_share = self.setting.mixing * self.safe[i] / q[i]
+            kept = self.counts[s] * (1 - forgetting + forgetting * safe_share)
+            weights = [kept, forgetting * share]
+            self.counts[s] = sum(weights)
+            self.squares[s] = np.average([self.squares[s], seen], weights=weights)
             target = self.stratum(i, seen)
             if target != s:
                 moves.append((i, target))

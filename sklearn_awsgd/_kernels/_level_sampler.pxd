@@ -2,6 +2,11 @@ from sklearn_awsgd._kernels._loop cimport Point
 from sklearn_awsgd._kernels._samplers cimport AliasTable, RandomSampler
 
 
+cdef enum:
+    # Draws that share one state.
+    PATIENCE = 64
+
+
 cdef class LevelSampler(RandomSampler):
     cdef const double[::1] mass, safe_density
     cdef AliasTable safe
@@ -16,6 +21,12 @@ cdef class LevelSampler(RandomSampler):
     cdef int[::1] pending_row, pending_stratum
     # Derived by `refresh`: v_s, the ends of the strata on (0, 1), Q of one row.
     cdef double[::1] values, cumulative, row_probability
+    # Draws ahead: their random numbers and, when `prepared`, their points.
+    cdef double[PATIENCE] uniforms, uniforms_inside
+    cdef Point[PATIENCE] prepared_points
+    cdef Py_ssize_t n_used
+    cdef bint prepared
+    cdef void prepare(self) noexcept nogil
     cdef double scaled_mass(self, Py_ssize_t i) noexcept nogil
     cdef Py_ssize_t level(self, double norm2) noexcept nogil
     cdef void move(self, Py_ssize_t i, Py_ssize_t target) noexcept nogil

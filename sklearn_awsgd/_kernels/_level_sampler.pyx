@@ -5,13 +5,13 @@ import numpy as np
 
 from libc.math cimport ilogb, ldexp, sqrt
 
-from sklearn_awsgd._kernels._samplers cimport first_above, uniform
+from sklearn_awsgd._kernels._rows cimport PREFETCH
+from sklearn_awsgd._kernels._samplers cimport uniform
 
 cdef enum:
     N_LEVELS = 32
     # Levels above the largest norm at the start.
     HEADROOM = 4
-    PATIENCE = 64
 
 N_LEVELS_PER_GROUP = N_LEVELS
 # Level of the largest norm at the start.
@@ -93,10 +93,12 @@ cdef class LevelSampler(RandomSampler):
         self.squares = 2.0 * self.base * 4.0**levels
         self.counts = np.zeros(self.n_strata)
         self.values = np.empty(self.n_strata)
-        self.cumulative = np.empty(self.n_strata)
+        # A power of two, for the search in `draw`; what is behind is never drawn.
+        self.cumulative = np.full(1 << int(self.n_strata - 1).bit_length(), 2.0)
         self.row_probability = np.empty(self.n_strata)
         self.pending_row = np.empty(4096, dtype=np.int32)
         self.pending_stratum = np.empty(4096, dtype=np.int32)
+        self.n_used = PATIENCE
         self.refresh()
 
     cdef double scaled_mass(self, Py_ssize_t i) noexcept nogil:
@@ -112,21 +114,71 @@ cdef class LevelSampler(RandomSampler):
         return min(exponent, <Py_ssize_t> (N_LEVELS - 1))
 
     cdef void draw(self, Point* x) noexcept nogil:
-        cdef double u = uniform(self.bits)
-        cdef Py_ssize_t s, n_rows
-        if u < self.mixing:
-            x.i = self.safe.pick(self.bits, 0, self.safe.size)
-            s = self.stratum[x.i]
-        else:
-            s = first_above(&self.cumulative[0], self.n_strata, u)
-            n_rows = self.start[s + 1] - self.start[s]
-            x.i = self.order[
-                self.start[s] + <Py_ssize_t> (uniform(self.bits) * n_rows)
-            ]
-        x.origin = s
-        x.q = self.n_rows * self.row_probability[s] / self.scaled_mass(x.i)
-        if self.mixing > 0.0:
-            x.q += self.mixing * self.safe_density[x.i]
+        cdef Py_ssize_t b
+        if self.n_used == PATIENCE:
+            for b in range(PATIENCE):
+                self.uniforms[b] = uniform(self.bits)
+                self.uniforms_inside[b] = uniform(self.bits)
+            self.n_used = 0
+            self.prepared = False
+        if not self.prepared:
+            self.prepare()
+        x[0] = self.prepared_points[self.n_used]
+        self.n_used += 1
+
+    cdef void prepare(self) noexcept nogil:
+        """Turn the random numbers that wait into draws at the current state.
+
+        A draw reads three places that are not in the cache, each known from the one
+        before: drawn one by one, they would be waited for one by one. Every draw has
+        two random numbers, so those made for draws to come are still theirs when the
+        state has changed.
+        """
+        cdef Py_ssize_t b, s, step, k, half = self.cumulative.shape[0] >> 1
+        cdef const double* ends = &self.cumulative[0]
+        cdef Py_ssize_t[PATIENCE] slots
+        cdef double u, density
+        cdef Point* x
+        for b in range(self.n_used, PATIENCE):
+            u = self.uniforms[b]
+            if u < self.mixing:
+                slots[b] = <Py_ssize_t> (self.uniforms_inside[b] * self.safe.size)
+                PREFETCH(&self.safe.accept[slots[b]])
+                PREFETCH(&self.safe.other[slots[b]])
+                continue
+            # The first stratum that ends above u; nothing could predict branches here.
+            s = 0
+            step = half
+            while step > 0:
+                s += step * (ends[s + step - 1] <= u)
+                step >>= 1
+            self.prepared_points[b].origin = s
+            slots[b] = self.start[s] + <Py_ssize_t> (
+                self.uniforms_inside[b] * (self.start[s + 1] - self.start[s])
+            )
+            PREFETCH(&self.order[slots[b]])
+        for b in range(self.n_used, PATIENCE):
+            x = &self.prepared_points[b]
+            k = slots[b]
+            if self.uniforms[b] < self.mixing:
+                # As AliasTable.pick: the fraction decides between a row and its other.
+                u = self.uniforms_inside[b] * self.safe.size - k
+                x.i = k if u < self.safe.accept[k] else self.safe.other[k]
+                x.origin = -1
+                PREFETCH(&self.stratum[x.i])
+            else:
+                x.i = self.order[k]
+            if self.mixing > 0.0:
+                PREFETCH(&self.safe_density[x.i])
+        for b in range(self.n_used, PATIENCE):
+            x = &self.prepared_points[b]
+            if x.origin < 0:
+                x.origin = self.stratum[x.i]
+            density = self.n_rows * self.row_probability[x.origin]
+            x.q = density / self.scaled_mass(x.i)
+            if self.mixing > 0.0:
+                x.q += self.mixing * self.safe_density[x.i]
+        self.prepared = True
 
     cdef void observe(self, const Point* x) noexcept nogil:
         cdef Py_ssize_t s = x.origin, target
@@ -135,11 +187,15 @@ cdef class LevelSampler(RandomSampler):
         cdef double norm2 = x.norm2 * x.q * x.q * m * m
         # As in StrataSampler: the probability that the learned part drew this row.
         cdef double share = self.n_rows * self.row_probability[s] / (m * x.q)
-        self.counts[s] += self.forgetting * (1.0 - self.counts[s]) * share
+        cdef double new = self.forgetting * share, old = 1.0 - self.forgetting
+        if self.mixing > 0.0:
+            old += self.forgetting * (self.mixing * self.safe_density[x.i] / x.q)
+        # The mean of what was seen, old weights shrunk by 1 - forgetting * share. Sums of
+        # positive terms alone keep all digits: norms may be ten decades apart.
+        old *= self.counts[s]
+        self.counts[s] = old + new
         if self.counts[s] > 0.0:
-            self.squares[s] += (
-                self.forgetting * share / self.counts[s] * (norm2 - self.squares[s])
-            )
+            self.squares[s] = (old * self.squares[s] + new * norm2) / self.counts[s]
         target = s - s % N_LEVELS + self.level(norm2)
         if target != s and self.n_pending < self.pending_row.shape[0]:
             self.pending_row[self.n_pending] = <int> x.i
@@ -196,6 +252,7 @@ cdef class LevelSampler(RandomSampler):
         # Rounding must not leave a draw behind the last stratum.
         for s in range(last, self.n_strata):
             self.cumulative[s] = 2.0
+        self.prepared = False
 
     def stratum_probabilities(self):
         """Return the learned probability of each (group, level)."""

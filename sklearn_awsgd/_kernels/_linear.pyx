@@ -15,7 +15,7 @@ import numpy as np
 
 from libc.math cimport copysign, expm1, fabs, log1p, pow, sqrt
 
-from sklearn_awsgd._kernels._rows cimport axpy, dot, get_row, prefetch_row
+from sklearn_awsgd._kernels._rows cimport PREFETCH, axpy, dot, get_row, prefetch_row
 
 # Keeps AdaGrad's division defined for a coordinate that has seen no gradient.
 cdef double TINY = 1e-300
@@ -131,6 +131,8 @@ cdef class LinearProblem(Problem):
             self.n_summed += 1.0
 
     cdef void prefetch(self, const Point* x) noexcept nogil:
+        PREFETCH(&self.y[x.i])
+        PREFETCH(&self.norms2[x.i])
         prefetch_row(self.rows, x.i)
 
     cdef double score(self, const Row* row) noexcept nogil:
