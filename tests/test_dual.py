@@ -8,6 +8,7 @@ from helpers import SMOOTH_LOSSES, linear_state, minimum, run_draws, stream
 from scipy import sparse
 from scipy.optimize import brentq
 from sklearn.datasets import make_classification
+from sklearn.exceptions import ConvergenceWarning
 from sklearn_awsgd._kernels._level_sampler import LevelSampler
 from sklearn_awsgd._kernels._rows import Rows
 from sklearn_awsgd._kernels._samplers import UniformSampler
@@ -379,3 +380,26 @@ def test_the_history_of_dual_passes_goes_on():
     assert (np.diff(history["draws"]) >= 0).all()
     assert (np.diff(history["seconds"]) >= 0).all()
     assert history["draws"][-1] > 2 * X.shape[0]
+
+
+@pytest.mark.parametrize("alpha", [1e-4, 1e-5])
+def test_hinge_where_the_objective_falls_far(alpha, rng):
+    """Nearly separable text-like rows: the rounding must still matter less than tol."""
+    X = sparse.random_array((2000, 3500), density=0.01, format="csr", rng=rng)
+    y = X @ rng.standard_normal(3500) > 0
+    clf = AWSGDClassifier("hinge", alpha=alpha, tol=1e-3, random_state=0).fit(X, y)
+    margin = np.where(y, 1, -1) * clf.decision_function(X)
+    w = clf.coef_.ravel()
+    objective = np.maximum(0, 1 - margin).mean() + alpha / 2 * w @ w
+    assert objective < 0.1 * np.maximum(0, 1 - np.where(y, 1, -1)).mean()
+    assert 0 <= clf.duality_gap_[0] <= 1e-3 * objective
+
+
+def test_gap_is_told_when_passes_run_out(rng):
+    X = sparse.random_array((300, 3500), density=0.01, format="csr", rng=rng)
+    y = X @ rng.standard_normal(3500) > 0
+    clf = AWSGDClassifier("hinge", alpha=1e-5, tol=1e-9, max_iter=4, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="tol=1e-09"):
+        clf.fit(X, y)
+    assert clf.n_iter_ == 4
+    assert 0 < clf.duality_gap_[0] < np.inf

@@ -20,11 +20,11 @@ from sklearn_awsgd.samplers import ProblemView, UniformSampler
 # The curvature of a row, relative to what the penalty gives it. The larger, the more
 # passes the steps need; beyond this the finish is quicker.
 LARGEST_RATIO = 8.0
-# Passes are slow, and the finish quicker, if more of the gap is left after so many.
-SLOW = (0.7, 2)
 # The same for losses with kinks, for which the finish takes many more passes.
 LARGEST_RATIO_WITH_KINKS = 800.0
-SLOW_WITH_KINKS = (0.9, 10)
+# Passes are slow, and the finish quicker, if more of the gap is left after two. With
+# kinks the finish is never quicker.
+SLOW = 0.7
 # What holds the intercept, relative to its curvature at the start: the larger, the
 # slower the intercept; the smaller, the less steady all else.
 HOLD = 0.003
@@ -32,9 +32,9 @@ HOLD = 0.003
 LEAST_CURVATURE = 1e-3
 # How far a loss with rounded kinks is above the loss, in widths of the rounding.
 ROUNDING_ERROR = 2 * np.log(2)
-# The width of the rounding is this part of tol times the objective at the start, and as
-# if tol were at least SMALLEST_TOL.
-ROUNDING_SHARE = 64
+# The width of the rounding is this part of tol times the objective at the start, as it
+# has to matter less than tol at the end too, and as if tol were at least SMALLEST_TOL.
+ROUNDING_SHARE = 4096
 SMALLEST_TOL = 1e-9
 
 
@@ -63,8 +63,8 @@ class DualStop:
         Largest number of passes, exact ones included.
     scale : float, default=1.0
         Factor that takes the gap to the objective that the solver knows.
-    slow : (float, int), default=SLOW
-        When passes are slow.
+    slow : float, default=SLOW
+        Share of the gap that slow passes leave, of two.
 
     Attributes
     ----------
@@ -104,8 +104,7 @@ class DualStop:
                 self.point = point
                 return True
         self.problem.recenter()
-        share, n_passes = self.slow
-        slow = len(self._met) > n_passes and last > share * self._met[-1 - n_passes]
+        slow = len(self._met) > 2 and last > self.slow * self._met[-3]
         return slow or self.n_passes >= self.max_passes
 
     def _guess(self):
@@ -199,7 +198,7 @@ class DualStepsMixin:
         tol = 0.0 if tol is None else tol
         # With rounded kinks, half of the tolerance is for what that changes.
         tol = tol / 2 if width > 0 else tol
-        slow = SLOW_WITH_KINKS if width > 0 else SLOW
+        slow = np.inf if width > 0 else SLOW
         stop = DualStop(problem, evaluate, tol, max_iter, data.total, slow)
         options = {**options, "pass_length": n_rows, "should_stop": stop}
         outcome = solve(problem, kernel, max_iter=1, **options)
@@ -214,6 +213,10 @@ class DualStepsMixin:
         outcome.n_iter = stop.n_passes
         outcome.n_draws += after.n_draws + stop.n_exact * n_rows
         point = stop.point
+        if point is None and stop.n_passes >= max_iter:
+            # Nothing follows that would tell how far the optimum is.
+            gap = evaluate(problem.dual_point()).gap
+            outcome.duality_gap = gap + ROUNDING_ERROR * width
         if point is None or ROUNDING_ERROR * width > tol * point.value:
             return outcome, None, problem.dual_point() if width == 0 else None
         return outcome, Report(point, n_passes=0, converged=True), None
