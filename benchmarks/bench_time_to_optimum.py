@@ -34,8 +34,8 @@ TARGETS = (1e-2, 1e-3, 1e-4)
 ALPHAS = (1e-4, 1e-6)
 N_SEEDS = 5
 SEEN = (
-    "w8a a9a cover_2v4 mammography mnist/9 coco/0 coco/14 newsgroups/0 newsgroups/7 "
-    "imbalanced heterogeneous sparse"
+    "w8a a9a cover_2v4 mammography mnist/9 coco/0 coco/5 coco/14 newsgroups/0 "
+    "newsgroups/7 newsgroups/15 imbalanced heterogeneous sparse"
 ).split()
 
 
@@ -97,8 +97,8 @@ def load(name, folder):
 
 
 REAL = (
-    "w8a a9a cover_2v4 mammography mnist/0 mnist/5 mnist/9 coco/0 coco/5 coco/14 "
-    "newsgroups/0 newsgroups/7 newsgroups/15"
+    "w8a a9a cover_2v4 mammography mnist/0 mnist/5 mnist/9 coco/0 coco/5 coco/11 "
+    "coco/14 newsgroups/0 newsgroups/7 newsgroups/10 newsgroups/15"
 ).split()
 GENERATED = ["imbalanced", "heterogeneous", "sparse"]
 

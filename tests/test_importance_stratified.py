@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn_awsgd._kernels._batch import cell_sizes, centre, fill
+from sklearn_awsgd._kernels._cells import cell_sizes, centre, fill
 
 from sklearn_awsgd._importance.integrands import Integrand
 from sklearn_awsgd._importance.integration import Mean, Ratio

@@ -92,6 +92,7 @@ class Integrator:
             Why it ended.
         """
         rounds = self.rounds
+        rounds.go_on()
         stop_at = rounds.n_evaluations + max_evaluations
         started, idle = perf_counter() - self._seconds, 0
         while not self.is_exact:

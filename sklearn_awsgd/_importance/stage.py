@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sklearn_awsgd._kernels._batch import cell_sizes, centre
+from sklearn_awsgd._kernels._cells import cell_sizes, centre
 
 # Large values that a stratum may hide: half a one, the usual allowance for a count of
 # zero, but not more than so many in all strata together.

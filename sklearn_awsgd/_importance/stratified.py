@@ -16,7 +16,7 @@ from sklearn_awsgd._importance.integration import (
     is_narrow,
 )
 from sklearn_awsgd._importance.stage import Scores, Stage, round_to
-from sklearn_awsgd._kernels._batch import fill
+from sklearn_awsgd._kernels._cells import fill
 
 # Rows of each cell (a stratum in a half) that are taken first; a third moment needs 3.
 LEAST_ROWS = 3
@@ -210,6 +210,10 @@ class StratifiedRounds:
             counts[cells] = round_to(part, least, room, offset)
         return counts
 
+    def go_on(self):
+        """Let both halves draw again: what ended one may no longer be wanted."""
+        self._active[:] = True
+
     def _split(self, size, least):
         """Return how many rows to draw of each half."""
         room = np.add.reduceat(self._sizes - self._taken, [0, self.n_strata])
@@ -373,7 +377,7 @@ class StratifiedRounds:
             return False
         if is_narrow(with_past(self.estimate()), self.target, rtol, confidence):
             return True
-        self._active[:] = True
+        self.go_on()
         return False
 
     def variance_gain(self):

@@ -159,6 +159,10 @@ class WeightedRounds:
         self._uniform += weight.sum(), along @ weight, along**2 @ weight
         self.direction = self.target.direction(self.estimate().mean)
 
+    def go_on(self):
+        """Let both halves draw again: what ended one may no longer be wanted."""
+        self._active[:] = True
+
     def _deal(self, n_draws):
         """Yield the halves that go on, each with the rows of a round it gets."""
         # That with fewer draws so far comes first.
@@ -232,8 +236,8 @@ class WeightedRounds:
         self._active = n_draws < wanted
         if self._active.any():
             return False
-        # Both go on if the run does, now or in a later call.
-        self._active[:] = True
+        # Both go on if the run does.
+        self.go_on()
         return is_narrow(with_past(self.estimate()), self.target, rtol, confidence)
 
     def variance_gain(self):

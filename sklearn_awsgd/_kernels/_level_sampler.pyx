@@ -190,8 +190,8 @@ cdef class LevelSampler(RandomSampler):
         cdef double new = self.forgetting * share, old = 1.0 - self.forgetting
         if self.mixing > 0.0:
             old += self.forgetting * (self.mixing * self.safe_density[x.i] / x.q)
-        # The mean of what was seen, old weights shrunk by 1 - forgetting * share. Sums of
-        # positive terms alone keep all digits: norms may be ten decades apart.
+        # The mean of what was seen, old weights shrunk by 1 - forgetting * share. Sums
+        # of positive terms alone keep all digits: norms may be ten decades apart.
         old *= self.counts[s]
         self.counts[s] = old + new
         if self.counts[s] > 0.0:
