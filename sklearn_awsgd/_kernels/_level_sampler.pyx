@@ -3,7 +3,7 @@
 
 import numpy as np
 
-from libc.math cimport ilogb, ldexp, sqrt
+from libc.math cimport ilogb, isfinite, ldexp, sqrt
 
 from sklearn_awsgd._kernels._rows cimport PREFETCH
 from sklearn_awsgd._kernels._samplers cimport uniform
@@ -59,35 +59,7 @@ cdef class LevelSampler(RandomSampler):
         if mixing > 0.0:
             self.safe_density, self.safe = table.safe()
         self.n_strata = n_groups * N_LEVELS
-        rows = table.rows
-        scaled = norms2
-        if table.mass is not None:
-            scaled = norms2 * (self.n_rows * table.mass) ** 2
-        # What overflows is large; whether it is too large the first steps will tell.
-        scaled = np.nan_to_num(scaled, nan=1e300, posinf=1e300)
-        largest = scaled.max()
-        self.base = 1.0
-        if largest > 0:
-            # Divided by `base`, the largest norm is of level N_LEVELS - 1 - HEADROOM.
-            self.base = largest / ldexp(1.0, 2 * (N_LEVELS - 1 - HEADROOM))
-        with np.errstate(divide="ignore"):
-            exponent = np.frexp(scaled / self.base)[1] - 1
-        level = np.clip(exponent // 2, 0, N_LEVELS - 1)
-        level[scaled == 0] = 0
-        stratum = (groups * N_LEVELS + level).astype(np.int32)
-        if len(rows) < table.n_samples:
-            stratum[table.mass == 0] = -1
-            chosen = stratum[rows]
-        else:
-            chosen = stratum
-        self.stratum = stratum
-        order = rows[np.argsort(chosen.astype(np.int16), kind="stable")]
-        self.order = order
-        position = np.full(table.n_samples, -1, dtype=np.int32)
-        position[order] = np.arange(len(order), dtype=np.int32)
-        self.position = position
-        counts = np.bincount(chosen, minlength=self.n_strata)
-        self.start = np.concatenate([[0], np.cumsum(counts)]).astype(np.intp)
+        self.place(table, groups, np.array(norms2))
         # Before a stratum is drawn from, its rows have the middle norm of their level.
         levels = np.arange(self.n_strata) % N_LEVELS
         self.squares = 2.0 * self.base * 4.0**levels
@@ -100,6 +72,43 @@ cdef class LevelSampler(RandomSampler):
         self.pending_stratum = np.empty(4096, dtype=np.int32)
         self.n_used = PATIENCE
         self.refresh()
+
+    def place(self, table, const int[::1] groups, double[::1] norms2):
+        """Sort the rows by group and level; `norms2` is overwritten."""
+        cdef Py_ssize_t i, k, s
+        cdef double largest = 0.0
+        cdef const int[::1] rows = table.rows
+        self.stratum = np.full(table.n_samples, -1, dtype=np.int32)
+        self.position = np.full(table.n_samples, -1, dtype=np.int32)
+        self.order = np.empty(self.n_rows, dtype=np.int32)
+        self.start = np.zeros(self.n_strata + 1, dtype=np.intp)
+        cdef Py_ssize_t[::1] free = np.empty(self.n_strata, dtype=np.intp)
+        with nogil:
+            for k in range(self.n_rows):
+                i = rows[k]
+                norms2[i] *= self.scaled_mass(i) * self.scaled_mass(i)
+                # What overflows is large; whether too large the first steps will tell.
+                if not isfinite(norms2[i]):
+                    norms2[i] = 1e300
+                largest = max(largest, norms2[i])
+            self.base = 1.0
+            if largest > 0.0:
+                # Divided by `base`, the largest is of level N_LEVELS - 1 - HEADROOM.
+                self.base = largest / ldexp(1.0, 2 * (N_LEVELS - 1 - HEADROOM))
+            for k in range(self.n_rows):
+                i = rows[k]
+                s = groups[i] * N_LEVELS + self.level(norms2[i])
+                self.stratum[i] = <int> s
+                self.start[s + 1] += 1
+            for s in range(self.n_strata):
+                free[s] = self.start[s]
+                self.start[s + 1] += self.start[s]
+            for k in range(self.n_rows):
+                i = rows[k]
+                s = self.stratum[i]
+                self.order[free[s]] = <int> i
+                self.position[i] = <int> free[s]
+                free[s] += 1
 
     cdef double scaled_mass(self, Py_ssize_t i) noexcept nogil:
         """n P_i."""
