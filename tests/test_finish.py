@@ -11,8 +11,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, Ridge
 
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
-from sklearn_awsgd._linear.finish import CHEAP
+from sklearn_awsgd._linear.finish import CHEAP, finish
 from sklearn_awsgd._linear.objectives import (
+    InverseCurvature,
     LinearObjective,
     best_constant,
 )
@@ -428,3 +429,31 @@ def test_class_weights_scale_objective_and_gap(class_weight, imbalanced, seed):
     value = objective(clf, X, signs, P=weight / len(y))
     np.testing.assert_allclose(clf.history_["objective"][-1], value, rtol=1e-9)
     assert value <= best(clf, X, signs, P=weight / len(y)) * (1 + 1e-6)
+
+
+class WrongCurvature(LinearObjective):
+    """Its curvature is a multiple of what it should be."""
+
+    factor = 1.0
+
+    def hessian(self, *arguments):
+        hessian, cost = super().hessian(*arguments)
+        # Costly, so that it is not sampled anew.
+        return self.factor * hessian, max(cost, 1e3)
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-4])
+@pytest.mark.parametrize("factor", [0.8, 1.0, 5.0, 30.0])
+def test_steps_tell_how_wrong_the_estimate_is(factor, tol, rng, monkeypatch):
+    """Without BFGS pairs, which would hide it from the estimate, but only in part."""
+    monkeypatch.setattr(InverseCurvature, "update", lambda *_: None)
+    X = rng.standard_normal((2000, 15))
+    y = np.where(X[:, 0] + rng.logistic(size=2000) > 2, 1.0, -1.0)
+    loss = SMOOTH_LOSSES["log_loss"](None)
+    F = WrongCurvature(X, loss, y, None, (X**2).sum(axis=1), 1e-2, True)
+    F.factor = factor
+    assert F.newton_flops() > CHEAP
+    report = finish(F, np.zeros(16), tol, 1000, rng, lambda *_: None)
+    assert report.converged
+    best = minimum(X, y, loss, np.full(2000, 1 / 2000), 0.0, 1e-2, True)
+    assert report.point.value <= (1 + tol) * best
