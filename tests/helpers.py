@@ -40,12 +40,12 @@ def strata_kernel(setting, generator, strata, n_strata=None, mass=None, norms2=N
     return setting._kernel(0, generator, table, None)
 
 
-def uniform_kernel(generator, n_rows, mass=None):
+def uniform_kernel(generator, n_rows, mass=None, **options):
     """Return the compiled sampler of shuffled passes."""
     rows = np.arange(n_rows, dtype=np.int32)
     if mass is not None:
         rows = rows[mass > 0]
-    return _samplers.UniformSampler(generator, rows, mass)
+    return _samplers.UniformSampler(generator, rows, mass, **options)
 
 
 def linear_state(n_features, coef=None):

@@ -159,12 +159,15 @@ def test_a_pass_of_the_uniform_sampler_sums_to_the_full_gradient(weighted, seed,
         np.testing.assert_allclose(mean, P @ gradients, rtol=1e-12)
 
 
-def test_uniform_sampler_shuffles_as_its_twin(seed):
+@pytest.mark.parametrize("block_size", [1, 8, 50, 64])
+def test_uniform_sampler_shuffles_as_its_twin(block_size, seed):
     bits, rng = stream(seed)
-    kernel = uniform_kernel(bits, 50)
-    order = range(50)
+    kernel = uniform_kernel(bits, 50, block_size=block_size)
+    n_whole = 50 // block_size * block_size
+    blocks = np.arange(n_whole).reshape(-1, block_size)
     for _ in range(3):
-        order = shuffle_twin(rng, order)
+        blocks = np.array(shuffle_twin(rng, blocks.tolist())).reshape(blocks.shape)
+        order = [*blocks.ravel(), *range(n_whole, 50)]
         np.testing.assert_array_equal(kernel.draw_points(50)["i"], order)
 
 

@@ -52,15 +52,7 @@ cdef double LARGEST_Z = 150.0
 
 cdef extern from *:
     """
-    /* Sums and products in eight lanes. Wider registers are used where the processor
-       has them, chosen when the module is loaded; nothing is fused, so the results are
-       the same with any width. */
-    #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) \\
-        && defined(__GLIBC__)
-    #define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
-    #else
-    #define WIDE
-    #endif
+    /* Sums and products in eight lanes. */
     #if defined(__GNUC__)
     #define ALWAYS static inline __attribute__((always_inline))
     typedef double Eight __attribute__((vector_size(64), aligned(8), may_alias));

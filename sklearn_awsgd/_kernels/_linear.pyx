@@ -13,9 +13,35 @@ which gives exact zeros and cannot overshoot however large rho alpha is.
 
 import numpy as np
 
-from libc.math cimport copysign, expm1, fabs, log1p, pow, sqrt
+from libc.math cimport NAN, copysign, expm1, fabs, log1p, pow, sqrt
 
 from sklearn_awsgd._kernels._rows cimport PREFETCH, axpy, dot, get_row, prefetch_row
+
+cdef extern from *:
+    """
+    /* AdaGrad for dense rows: the proximal step with rho = eta0 / root, multiplied
+       through by root. One square root and one division for each coordinate. */
+    WIDE static void adagrad_step(
+        const double* __restrict x, double* __restrict w, double* __restrict squares,
+        Py_ssize_t size, double g, double eta0, double l1, double l2, double tiny
+    ) {
+        Py_ssize_t j;
+        for (j = 0; j < size; j++) {
+            double gradient = g * x[j], root, u, cut;
+            squares[j] += gradient * gradient;
+            root = sqrt(squares[j] + tiny);
+            u = w[j] * root - eta0 * gradient;
+            cut = u > l1 ? l1 : u;
+            cut = cut < -l1 ? -l1 : cut;
+            w[j] = (u - cut) / (root + l2);
+        }
+    }
+    """
+    void adagrad_step(
+        const double* x, double* w, double* squares, Py_ssize_t size, double g,
+        double eta0, double l1, double l2, double tiny
+    ) noexcept nogil
+
 
 # Keeps AdaGrad's division defined for a coordinate that has seen no gradient.
 cdef double TINY = 1e-300
@@ -170,7 +196,7 @@ cdef class LinearProblem(Problem):
         From w = 0, where the prediction is the intercept for all rows, without a pass.
         """
         cdef Py_ssize_t i
-        cdef double derivative = 0.0, z = self.intercept[0]
+        cdef double derivative = 0.0, z = self.intercept[0], last = NAN
         cdef bint moved = np.any(self.coef)
         cdef Row row
         result = np.empty(self.y.shape[0])
@@ -180,7 +206,10 @@ cdef class LinearProblem(Problem):
                 if moved:
                     get_row(self.rows, i, &row)
                     z = dot(&row, &self.coef[0]) + self.intercept[0]
-                self.loss.evaluate(self.y[i], z, &derivative)
+                if moved or self.y[i] != last:
+                    # All rows of a class have the same derivative.
+                    last = self.y[i]
+                    self.loss.evaluate(last, z, &derivative)
                 view[i] = derivative * derivative * (
                     self.norms2[i] + self.fit_intercept
                 )
@@ -402,21 +431,12 @@ cdef class CoordinateRate(LinearProblem):
         cdef Py_ssize_t j, size = row.size
         cdef const double* x = row.values
         cdef double* w = &self.coef[0]
-        cdef double* squares = &self.squares[0]
-        cdef double gradient, root, u, rho, cut
-        cdef double eta0 = self.eta0
-        cdef double l1 = eta0 * self.alpha_l1, l2 = eta0 * self.alpha_l2
+        cdef double gradient, u, rho
         if self.rule == ADAGRAD and not self.waiting:
-            # The proximal step with rho = eta0 / root, multiplied through by root: one
-            # square root and one division for each coordinate, both vectorised.
-            for j in range(size):
-                gradient = g * x[j]
-                squares[j] += gradient * gradient
-                root = sqrt(squares[j] + TINY)
-                u = w[j] * root - eta0 * gradient
-                cut = l1 if u > l1 else u
-                cut = -l1 if cut < -l1 else cut
-                w[j] = (u - cut) / (root + l2)
+            adagrad_step(
+                x, w, &self.squares[0], size, g, self.eta0, self.eta0 * self.alpha_l1,
+                self.eta0 * self.alpha_l2, TINY,
+            )
         else:
             for j in range(size):
                 gradient = g * x[j]

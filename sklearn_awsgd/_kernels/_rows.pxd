@@ -52,6 +52,15 @@ cdef extern from *:
     #else
     #define PREFETCH(address)
     #endif
+    /* Functions marked WIDE use wider registers where the processor has them, chosen
+       when the module is loaded. Nothing is fused, so the results are the same with
+       any width. */
+    #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) \\
+        && defined(__GLIBC__)
+    #define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
+    #else
+    #define WIDE
+    #endif
     """
     void PREFETCH(const void* address) noexcept nogil
 

@@ -38,8 +38,9 @@ cdef class AliasTable:
 cdef class UniformSampler(RandomSampler):
     cdef int[::1] order
     cdef const double[::1] mass
-    cdef Py_ssize_t position, n_rows
+    cdef Py_ssize_t position, n_rows, block_size
     cdef bint shuffle
+    cdef void shuffle_blocks(self) noexcept nogil
 
 
 cdef class StrataSampler(RandomSampler):

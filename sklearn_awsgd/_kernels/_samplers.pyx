@@ -128,31 +128,45 @@ cdef class UniformSampler(RandomSampler):
         P of each row, summing to one; None when all are equal.
     shuffle : bool, default=True
         Whether each pass has a new order; else all have that of `rows`.
+    block_size : int, default=1
+        Number of rows that stay next to each other in every order: a pass over blocks
+        does not wait for memory.
     """
 
     def __init__(
         self, generator, int[::1] rows, const double[::1] mass=None, bint shuffle=True,
+        Py_ssize_t block_size=1,
     ):
         super().__init__(generator)
         self.order = rows
         self.mass = mass
         self.shuffle = shuffle
         self.n_rows = rows.shape[0]
+        self.block_size = block_size
         self.position = self.n_rows
         self.patience = PATIENCE
 
     cdef void draw(self, Point* x) noexcept nogil:
-        cdef Py_ssize_t k, other
         if self.position == self.n_rows:
-            for k in range(self.n_rows - 1 if self.shuffle else 0, 0, -1):
-                other = <Py_ssize_t> (uniform(self.bits) * (k + 1))
-                self.order[k], self.order[other] = self.order[other], self.order[k]
+            if self.shuffle:
+                self.shuffle_blocks()
             self.position = 0
         x.i = self.order[self.position]
         x.origin = 0
         # Q is 1 / n_rows, so dQ/dP = 1 / (n_rows P).
         x.q = 1.0 if self.mass is None else 1.0 / (self.n_rows * self.mass[x.i])
         self.position += 1
+
+    cdef void shuffle_blocks(self) noexcept nogil:
+        """Bring the blocks into a random order; what is left of a block stays last."""
+        cdef Py_ssize_t k, b, here, there, size = self.block_size
+        for k in range(self.n_rows // size - 1, 0, -1):
+            here = k * size
+            there = size * <Py_ssize_t> (uniform(self.bits) * (k + 1))
+            for b in range(size):
+                self.order[here + b], self.order[there + b] = (
+                    self.order[there + b], self.order[here + b]
+                )
 
     def stratum_probabilities(self):
         """Return the probability of the one stratum there is."""

@@ -6,16 +6,18 @@ touches the nonzeros of one row, and their dual objective is a lower bound of th
 minimum that is tight enough to stop by.
 """
 
+import math
 from time import perf_counter
 
 import numpy as np
 
 from sklearn_awsgd._kernels._dual import DualSteps
 from sklearn_awsgd._kernels._rows import Rows
+from sklearn_awsgd._kernels._samplers import UniformSampler
 from sklearn_awsgd._linear.finish import Report
 from sklearn_awsgd._linear.objectives import MOST_PARAMETERS
 from sklearn_awsgd._solver import History, solve
-from sklearn_awsgd.samplers import ProblemView, UniformSampler
+from sklearn_awsgd.samplers import ProblemView
 
 # The curvature of a row, relative to what the penalty gives it. The larger, the more
 # passes the steps need; beyond this the finish is quicker.
@@ -24,7 +26,11 @@ LARGEST_RATIO = 8.0
 LARGEST_RATIO_WITH_KINKS = 800.0
 # Passes are slow, and the finish quicker, if more of the gap is left after two. With
 # kinks the finish is never quicker.
-SLOW = 0.7
+SLOW = 0.35
+# Draws by what is learned of the rows, before the passes: as a share of the rows.
+SHARE_OF_ROWS = 1 / 2
+# Rows that stay next to each other in shuffled passes: single ones are waited for.
+BLOCK_SIZE = 8
 # What holds the intercept, relative to its curvature at the start: the larger, the
 # slower the intercept; the smaller, the less steady all else.
 HOLD = 0.003
@@ -155,9 +161,8 @@ class DualStepsMixin:
     def _take_dual_steps(self, data, table, k, target, plan, max_iter, tol, options):
         """Take problem k towards the optimum by dual steps.
 
-        The rows of the first pass are drawn by what is learned of them; then all have
-        been seen and the passes are shuffled, as draws with replacement leave out a
-        third of the rows.
+        The first rows are drawn by what is learned of them; then the passes are
+        shuffled, as draws with replacement leave out a third of the rows.
         """
         loss, width, beta = plan
         state, history = self._states[k], options["history"]
@@ -175,13 +180,14 @@ class DualStepsMixin:
         )
         objective = self._make_objective(data, target, loss)
         n_rows, later = len(table.rows), History()
+        n_first = math.ceil(SHARE_OF_ROWS * n_rows)
 
         def evaluate(dual_point):
             objective.mix_dual(*dual_point)
             point = objective(np.append(state["coef"], state["intercept"]))
             later.add_pass(
                 k,
-                int(state["clock"][0]) - n_rows,
+                int(state["clock"][0]) - n_first,
                 perf_counter() - started,
                 data.total * point.value,
                 data.total * (point.gap + ROUNDING_ERROR * width),
@@ -200,11 +206,18 @@ class DualStepsMixin:
         tol = tol / 2 if width > 0 else tol
         slow = np.inf if width > 0 else SLOW
         stop = DualStop(problem, evaluate, tol, max_iter, data.total, slow)
-        options = {**options, "pass_length": n_rows, "should_stop": stop}
-        outcome = solve(problem, kernel, max_iter=1, **options)
+        options = {**options, "should_stop": stop}
+        outcome = solve(problem, kernel, max_iter=1, pass_length=n_first, **options)
         self.sampler_._store(k, kernel)
-        shuffled = UniformSampler()._kernel(k, self._generators[k], table, view)
+        shuffled = UniformSampler(
+            self._generators[k],
+            table.rows.copy(),
+            table.mass,
+            table.shuffle,
+            block_size=BLOCK_SIZE,
+        )
         options["history"], started = later, perf_counter()
+        options["pass_length"] = n_rows
         after = solve(problem, shuffled, max_iter=max_iter - 1, **options)
         # Shuffled passes learn nothing.
         later.sampling.clear()

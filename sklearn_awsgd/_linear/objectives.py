@@ -17,7 +17,7 @@ MOST_PARAMETERS = 3000
 MOST_SOFTMAX_PARAMETERS = 400
 # From here on dense rows are sampled in single precision: products are what costs.
 MANY_COLUMNS = 256
-N_PAIRS = 10
+N_PAIRS = 20
 # Rows handled together where arrays of their size are made.
 CHUNK = 4096
 

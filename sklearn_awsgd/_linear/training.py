@@ -48,9 +48,9 @@ MOST_POLISHING = 60
 DECAY = 0.99
 # Draws of the sampling phase of learning_rate="auto": at least, for each parameter, and
 # as a share of the rows; never more than one pass.
-FEWEST_DRAWS = 10_000
-DRAWS_PER_PARAMETER = 60
-SHARE_OF_ROWS = 1 / 8
+FEWEST_DRAWS = 5_000
+DRAWS_PER_PARAMETER = 30
+SHARE_OF_ROWS = 1 / 16
 
 
 class TrainingMixin(DualStepsMixin):
@@ -415,7 +415,8 @@ class TrainingMixin(DualStepsMixin):
         if self._rate != "adagrad":
             return (SCALAR_RATES | COORDINATE_RATES)[self._rate]
         some = X[:: max(X.shape[0] // 1000, 1)]
-        size = 1 + abs(some).sum() / some.shape[0]
+        values = some.data if sparse.issparse(X) else some
+        size = 1 + np.abs(values).sum() / some.shape[0]
         return 3 * self._target_spread(targets) / size
 
 
