@@ -1,7 +1,8 @@
 """How soon are classifiers of rare image labels good, and what do they draw?
 
-As Figures 1 and 2 of the paper: mean average precision on test data against passes, and
-the learned probability to draw a positive row of each class over time. Contestants are
+As Figures 1 and 2 of the paper: mean average precision on test data against passes and
+against CPU seconds, and the learned probability to draw a positive row of each class
+over time. Contestants are
 
 - SGD with uniform draws (shuffled passes),
 - balanced importance sampling: both classes of each problem alike, for ever,
@@ -17,6 +18,7 @@ digits. Run it with ``--save`` to write the picture beside this file.
 
 import argparse
 import os
+import time
 import warnings
 from pathlib import Path
 
@@ -74,31 +76,38 @@ def precision(model, X_test, Y_test):
 
 
 def run_in_pieces(parameters, seed, data):
-    """Return passes, precisions and the model of plain steps, from ``partial_fit``."""
+    """Return passes, seconds, precisions and the model of plain steps, in chunks."""
     X, X_test, Y, Y_test = data
     model = AWSGDClassifier(random_state=seed, **parameters)
     rng = np.random.default_rng(seed)
-    passes, scores = [], []
+    passes, seconds, scores, spent = [], [], [], 0.0
     for n_pass in range(PASSES[-1]):
         pieces = np.array_split(rng.permutation(len(X)), PIECES if n_pass == 0 else 1)
         for k, rows in enumerate(pieces):
-            model.partial_fit(X[rows], Y[rows])
+            chunk = X[rows], Y[rows]
+            started = time.process_time()
+            model.partial_fit(*chunk)
+            spent += time.process_time() - started
             passes.append(n_pass + (k + 1) / len(pieces))
+            seconds.append(spent)
             scores.append(precision(model, X_test, Y_test))
-    return passes, scores, model
+    return passes, seconds, scores, model
 
 
 def run_whole(parameters, seed, data):
-    """Return passes, precisions and the last model of fits of growing length."""
+    """Return the same for fits of growing length, and the last model."""
     X, X_test, Y, Y_test = data
-    passes, scores = [], []
+    passes, seconds, scores = [], [], []
     for max_iter in PASSES:
         model = AWSGDClassifier(
             max_iter=max_iter, tol=1e-6, random_state=seed, **parameters
-        ).fit(X, Y)
+        )
+        started = time.process_time()
+        model.fit(X, Y)
+        seconds.append(time.process_time() - started)
         passes.append((model.t_ - 1) / len(X))
         scores.append(precision(model, X_test, Y_test))
-    return passes, scores, model
+    return passes, seconds, scores, model
 
 
 def plot_probabilities(axes, history, Y, names):
@@ -140,32 +149,28 @@ def main():
     data, names, title = load_data(arguments.data)
     Y = data[2]
 
-    figure, (left, right) = plt.subplots(
-        1, 2, figsize=(13, 5), layout="constrained", width_ratios=[1.1, 1]
+    figure, (left, middle, right) = plt.subplots(
+        1, 3, figsize=(17, 5), layout="constrained"
     )
+    middle.sharey(left)
     print(f"{title}: test mean average precision, mean of {len(SEEDS)} seeds")
     for name, (parameters, in_pieces, color) in CONTESTANTS.items():
         run = run_in_pieces if in_pieces else run_whole
         runs = [run(parameters, seed, data) for seed in SEEDS]
-        passes = np.mean([run[0] for run in runs], axis=0)
-        scores = np.array([run[1] for run in runs])
-        middle = scores.mean(axis=0)
-        left.plot(passes, middle, color=color, marker="o", ms=3.5, label=name)
-        left.fill_between(
-            passes,
-            scores.min(axis=0),
-            scores.max(axis=0),
-            color=color,
-            alpha=0.15,
-            lw=0,
-        )
-        second, third = np.interp([2, 3], passes, middle)
+        passes, seconds = (np.mean([run[k] for run in runs], axis=0) for k in (0, 1))
+        scores = np.array([run[2] for run in runs])
+        mean = scores.mean(axis=0)
+        for axes, x in ((left, passes), (middle, seconds)):
+            axes.plot(x, mean, color=color, marker="o", ms=3.5, label=name)
+            low, high = scores.min(axis=0), scores.max(axis=0)
+            axes.fill_between(x, low, high, color=color, alpha=0.15, lw=0)
+        second, third = np.interp([2, 3], passes, mean)
         print(
             f"  {name:26} {second:.4f} after 2 passes, {third:.4f} after 3, "
-            f"{middle[-1]:.4f} at the end"
+            f"{mean[-1]:.4f} at the end, {seconds[-1]:.2f} s"
         )
         if name == "AW-SGD of the paper":
-            plot_probabilities(right, runs[0][2].sampling_history_, Y, names)
+            plot_probabilities(right, runs[0][3].sampling_history_, Y, names)
     print(
         "Learnt: with the same steps, what is drawn matters most where labels are\n"
         "rare, and in the first passes. The paper's sampler starts from balanced\n"
@@ -177,8 +182,11 @@ def main():
     left.set_xticks([0.125, 0.25, 0.5, 1, 2, 4], ["1/8", "1/4", "1/2", 1, 2, 4])
     left.minorticks_off()
     left.set_title(f"{title}:\nmean and range of {len(SEEDS)} seeds")
-    left.grid(alpha=0.25)
     left.legend(frameon=False, loc="lower right")
+    middle.set(xscale="log", xlabel="CPU seconds, all labels")
+    middle.set_title("The same against time")
+    for axes in (left, middle):
+        axes.grid(alpha=0.25)
     if save:
         figure.savefig(Path(__file__).with_suffix(".png"), dpi=130)
     else:

@@ -279,6 +279,23 @@ def test_integrals_under_a_distribution(distribution, loss, truth, update):
     assert len(x) == len(weights) == 5000
     with pytest.raises(ValueError, match="sample_weight was given"):
         result.fit(distribution, sample_weight=[1.0])
+    with pytest.raises(ValueError, match="surrogate was given"):
+        result.set_params(surrogate="learned").fit(distribution)
+
+
+def test_a_gaussian_that_does_not_move():
+    sampler = GaussianSampler(update="sgd", eta0=0)
+    result = estimate(loss=lambda x: x**2, sampler=sampler).fit(stats.norm())
+    assert abs(result.estimate_ - 1) < 5 * result.std_error_
+
+
+@pytest.mark.parametrize("sampler", ["norm", "row_column"])
+def test_a_surrogate_that_nobody_asks_is_refused(sampler, pool):
+    X = pool[0]
+    loss = estimate(loss=lambda rows, values: values, sampler=sampler)
+    y = None if sampler == "row_column" else X[:, 0]
+    with pytest.raises(ValueError, match="surrogate was given"):
+        loss.set_params(surrogate="learned").fit(X, y)
 
 
 def test_constant_integrand_is_not_stopped_by_its_zero_variance():
@@ -479,6 +496,21 @@ def test_partial_fit_takes_more_rows_of_a_stream(pool):
         estimate().partial_fit()
 
 
+def test_a_stream_is_exact_only_if_all_of_it_is():
+    y = np.random.default_rng(0).random(5000)
+    X = np.zeros((5000, 1))
+    stream = estimate(rtol=None, max_evaluations=500, sampler="uniform")
+    stream.fit(X[:4000], y[:4000])
+    gain, error = stream.variance_gain_, stream.std_error_
+    stream.partial_fit(X[4000:4050], y[4000:4050])
+    assert stream.status_ == "budget"
+    # What is exact adds no variance, to neither of the two.
+    assert_allclose(stream.std_error_, error * 4000 / 4050)
+    assert_allclose(stream.variance_gain_, gain)
+    stream.set_params(rtol=0.9).partial_fit(X[4050:4100], y[4050:4100])
+    assert stream.status_ == "tolerance"
+
+
 def test_same_seed_same_result(pool):
     X, y, model, _, _ = pool
     first, second, other = (
@@ -672,6 +704,82 @@ def test_calls_before_a_failure_in_a_long_round_are_kept(pool):
     repaired.set_params(estimator=(1, 2))
     with pytest.raises(ValueError, match="call fit"):
         repaired.partial_fit()
+
+
+@pytest.mark.parametrize("fitted", [False, True])
+def test_calls_before_a_failure_in_the_first_round_are_kept(pool, fitted):
+    X, y, model, _, values = pool
+    seen = []
+
+    def loss(rows, y):
+        if len(seen) >= 30 and not state["repaired"]:
+            raise RuntimeError("connection lost")
+        seen.extend(rows[:, 0])
+        return values[rows[:, 0]]
+
+    state = {"repaired": False}
+    keys = np.arange(len(y))[:, None]
+    result = estimate(model, "zero_one", max_evaluations=300)
+    if fitted:
+        result.fit(X, y)
+    before = dict(vars(result))
+    settings = {"estimator": None, "loss": loss, "batch_size": 10, "rtol": None}
+    result.set_params(surrogate=np.arange(len(y)), **settings)
+    for goes_on in (lambda: result.fit(keys, y), result.partial_fit):
+        with pytest.raises(RuntimeError, match="connection lost") as info:
+            goes_on()
+        assert f"The {len(seen) - 1} evaluations before" in info.value.__notes__[0]
+        for name, value in before.items():
+            assert name in (*settings, "surrogate") or vars(result)[name] is value
+        assert hasattr(result, "estimate_") is fitted
+    state["repaired"] = True
+    result.partial_fit()
+    assert result.n_features_in_ == 1
+    assert len(seen) == len(set(seen)) + 1 == result.n_evaluations_ + 1
+    assert abs(result.estimate_ - values.mean()) < 5 * result.std_error_
+
+
+def test_a_failure_in_a_round_of_locations_loses_nothing():
+    seen, calls = [], []
+
+    def loss(x):
+        # The second call of the first round that takes more than one.
+        if len(seen) > 5000 and calls[-1] == 1000 and not state["repaired"]:
+            raise RuntimeError("connection lost")
+        calls.append(len(x))
+        seen.extend(x)
+        return x**2
+
+    state = {"repaired": False}
+    settings = {"rtol": None, "max_evaluations": 9000}
+    result = estimate(loss=loss, **settings)
+    with pytest.raises(RuntimeError, match="connection lost"):
+        result.fit(stats.norm())
+    assert result.n_evaluations_ == len(seen) - 1001
+    state["repaired"] = True
+    result.set_params(max_evaluations=9000 - result.n_evaluations_).partial_fit()
+    smooth = estimate(loss=lambda x: x**2, **settings).fit(stats.norm())
+    assert len(seen) == len(set(seen)) + 1 == smooth.n_evaluations_ + 1
+    assert result.estimate_ == pytest.approx(smooth.estimate_, rel=1e-12)
+
+
+@pytest.mark.parametrize("other", ["brier", "recall"])
+def test_another_loss_is_another_fit(pool, other):
+    X, y, model, _, _ = pool
+    result = estimate(model, "zero_one", rtol=None, max_evaluations=300).fit(X, y)
+    with pytest.raises(ValueError, match="call fit"):
+        result.set_params(loss=other).partial_fit()
+
+
+def test_another_function_is_found_at_the_first_row(pool):
+    _, y, _, _, values = pool
+    keys = np.arange(len(y))[:, None]
+    settings = {"rtol": None, "max_evaluations": 300}
+    result = estimate(loss=lambda rows, y: values[rows[:, 0]], **settings).fit(keys, y)
+    with pytest.raises(ValueError, match="another loss than before, call fit"):
+        result.set_params(loss=lambda rows, y: values[rows[:, 0]] + 1).partial_fit()
+    result.set_params(loss=lambda rows, y: values[rows[:, 0]]).partial_fit()
+    assert result.n_evaluations_ == 600
 
 
 def test_a_failure_before_new_strata_are_made(pool):

@@ -174,7 +174,7 @@ class GaussianFamily:
                 z = (x - self._means[k]) / sd
                 # Steps in units of the component's own width.
                 r = responsibility[:, k]
-                self._means[k] += eta * sd * np.clip(r @ z, -1 / eta, 1 / eta)
+                self._means[k] += sd * np.clip(eta * (r @ z), -1, 1)
                 growth = eta * (r @ (z**2 - 1)) / 2
                 self._covariances[k] = np.diag(
                     (sd * np.exp(np.clip(growth, -1, 1))) ** 2

@@ -164,6 +164,8 @@ default=None
     """
 
     _doc_page = "importance"
+    # A run that failed before its first round was complete.
+    _unfinished = None
 
     def __init__(
         self,
@@ -230,6 +232,7 @@ default=None
         When the loss fails, the error is passed on, what has been evaluated is kept,
         and ``partial_fit()`` goes on from there.
         """
+        before = dict(vars(self))
         with unchanged_on_failure(self):
             self._check_params()
             seed = check_random_state(self.random_state).randint(2**31 - 1)
@@ -239,6 +242,9 @@ default=None
             )
             integrator = Integrator(rounds)
             status, failure = self._run(integrator)
+        if failure is not None and not rounds.n_draws:
+            self._put_aside(before, integrator, generator, weight)
+            raise failure
         return self._keep(integrator, generator, weight, status, failure)
 
     def partial_fit(self, X=None, y=None, sample_weight=None, strata=None):
@@ -256,21 +262,27 @@ default=None
         self : object
             Fitted estimator.
         """
-        started = hasattr(self, "_integrator")
         if X is None:
-            if not started:
+            if not (hasattr(self, "_integrator") or self._unfinished):
                 raise ValueError(
                     "partial_fit() without X goes on with the rows of fit, but there "
                     "was none yet; call fit(X, y) first."
                 )
             self._check_params()
-            # The loss may have been repaired since.
-            self._integrator.rounds.integrand.replace(self.estimator, self.loss)
-            status, failure = self._run(self._integrator)
-            return self._keep(
-                self._integrator, self._generator, self._weight, status, failure
+            run = features, *_ = self._unfinished or (
+                {},
+                self._integrator,
+                self._generator,
+                self._weight,
             )
-        if not started:
+            # The loss may have been repaired since.
+            run[1].rounds.integrand.replace(self.estimator, self.loss)
+            status, failure = self._run(run[1])
+            if failure is not None and not run[1].rounds.n_draws:
+                raise failure
+            vars(self).update(features)
+            return self._keep(*run[1:], status, failure)
+        if not hasattr(self, "_integrator"):
             return self.fit(X, y, sample_weight, strata)
         with unchanged_on_failure(self):
             self._check_params()
@@ -281,6 +293,9 @@ default=None
             total = self._weight + weight
             integrator = Integrator(rounds, self._integrator, weight / total)
             status, failure = self._run(integrator)
+        if failure is not None and not rounds.n_draws:
+            self._put_aside(dict(vars(self)), integrator, generator, total)
+            raise failure
         return self._keep(integrator, generator, total, status, failure)
 
     def sample(self, n_samples=1):
@@ -339,7 +354,7 @@ default=None
     def _run(self, integrator):
         """Draw; return why it ended, and an error of the loss if there was one.
 
-        An error before anything is known is raised, others are for :meth:`_keep`.
+        An error before anything was evaluated is raised, others are for :meth:`_keep`.
         """
         try:
             status = integrator.run(
@@ -350,18 +365,32 @@ default=None
                 self._print if self.verbose else lambda integrator: None,
             )
         except BaseException as error:
-            if not integrator.rounds.n_draws:
+            rounds = integrator.rounds
+            if not rounds.n_fetched:
                 raise
             error.add_note(
-                f"The {integrator.rounds.n_evaluations} evaluations before are kept: "
-                "partial_fit() goes on from there."
+                f"The {rounds.n_fetched} evaluations before are kept: partial_fit() "
+                "goes on from there."
             )
-            integrator.rounds.learn()
+            if rounds.n_draws:
+                rounds.learn()
             return "interrupted", error
         return status, None
 
+    def _put_aside(self, before, *run):
+        """Keep a run of which no round is complete, for `partial_fit` to go on with.
+
+        Nothing can be said yet, so what was said before stays.
+        """
+        names = ("n_features_in_", "feature_names_in_")
+        features = {name: vars(self)[name] for name in names if name in vars(self)}
+        vars(self).clear()
+        vars(self).update(before)
+        self._unfinished = features, *run
+
     def _keep(self, integrator, generator, weight, status, failure):
         """Assign what is known; pass on an error of the loss."""
+        vars(self).pop("_unfinished", None)
         self._integrator = integrator
         self._generator = generator
         self._weight = weight

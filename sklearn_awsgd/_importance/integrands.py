@@ -152,7 +152,8 @@ class Integrand:
         self.loss = loss
         self.X = X
         self.y = y
-        self._first = None
+        # The first row evaluated and its value, and whether it has to be evaluated again.
+        self._first, self._to_repeat = None, False
         if isinstance(loss, str):
             check_option("loss", loss, (*LOSSES, *RATES))
             if estimator is None:
@@ -183,7 +184,9 @@ class Integrand:
         self.target = Difference(part) if len(self.models) == 2 else part
 
     def replace(self, estimator, loss):
-        """Take another model and loss, for the same kind of target.
+        """Take another model and loss, which have to give the same values.
+
+        A loss that has been repaired does; that it does is seen at the first row.
 
         Raises
         ------
@@ -192,10 +195,16 @@ class Integrand:
         """
         other = Integrand(estimator, loss, self.X, self.y)
         same = other.target.n_values == self.target.n_values
-        if not same or type(other.target) is not type(self.target):
+        same = same and type(other.target) is type(self.target)
+        if isinstance(loss, str) or isinstance(self.loss, str):
+            same = same and loss == self.loss
+        if not same:
             raise ValueError(
                 f"loss={loss!r} estimates something else than before; call fit."
             )
+        pairs = zip(self.models, other.models, strict=True)
+        if self.loss is not other.loss or any(a is not b for a, b in pairs):
+            self._to_repeat = self._first is not None
         self.models, self.loss = other.models, other.loss
 
     def at(self, rows):
@@ -253,16 +262,15 @@ class Integrand:
         """
         done = 0
         while done < len(keys):
-            repeats = self._first is not None and self._first[1] is not None
-            part = keys[done : done + longest_call - repeats]
+            part = keys[done : done + longest_call - self._to_repeat]
             yield self._repeatable(evaluate, part)
             done += len(part)
 
     def _repeatable(self, evaluate, keys):
-        if self._first is None or self._first[1] is None:
+        if not self._to_repeat:
             values = evaluate(keys)
             if self._first is None:
-                self._first = (keys[:1].copy(), values[0])
+                self._first, self._to_repeat = (keys[:1].copy(), values[0]), True
             return values
         key, before = self._first
         values = evaluate(np.concatenate([key, keys]))
@@ -271,9 +279,10 @@ class Integrand:
             raise ValueError(
                 f"The loss gave {before} for a row and {again} when it was evaluated "
                 "again; it must give one value for a row: switch off dropout and other "
-                "randomness, or fix its seed."
+                "randomness, or fix its seed. If it is another loss than before, call "
+                "fit."
             )
-        self._first = (key, None)
+        self._to_repeat = False
         return values[1:]
 
 

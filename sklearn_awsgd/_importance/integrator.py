@@ -4,7 +4,7 @@ from time import perf_counter
 
 import numpy as np
 
-from sklearn_awsgd._importance.integration import Estimate
+from sklearn_awsgd._importance.integration import Estimate, is_narrow
 
 # Rounds of batch_size="auto": the first, growth by a share of all draws, the longest.
 FIRST_ROUND = 100
@@ -49,6 +49,7 @@ class Integrator:
         self.target = rounds.target
         self._share = share
         self._past = None if before is None else before.estimate()
+        self._past_uniform = 0.0 if before is None else before._uniform_variance()
         self._n_draws_before = 0 if before is None else before.n_draws
         self._n_evaluations_before = 0 if before is None else before.n_evaluations
         self.history = [] if before is None else before.history.copy()
@@ -132,7 +133,12 @@ class Integrator:
         if not self.is_exact:
             return "budget"
         report(self)
-        return "exact"
+        estimate = self.estimate()
+        if estimate.exact:
+            return "exact"
+        # Of these rows all are known, of those that came before they are not.
+        narrow = rtol is not None and is_narrow(estimate, self.target, rtol, confidence)
+        return "tolerance" if narrow else "budget"
 
     def _with_past(self, estimate):
         """Return the estimate over all of the stream."""
@@ -148,7 +154,18 @@ class Integrator:
 
     def variance_gain(self):
         """Return the variance of as many uniform evaluations, over ours."""
-        return np.inf if self.is_exact else float(self.rounds.variance_gain())
+        ours = self.estimate().standard_error(self.target) ** 2
+        if self._past is None or ours == 0:
+            return np.inf if self.is_exact else float(self.rounds.variance_gain())
+        return self._uniform_variance() / ours
+
+    def _uniform_variance(self):
+        """Return the variance of as many uniform evaluations of all of the stream."""
+        uniform = 0.0
+        if not self.is_exact:
+            ours = self.rounds.estimate().standard_error(self.target) ** 2
+            uniform = ours * self.rounds.variance_gain() if ours > 0 else 0.0
+        return self._share**2 * uniform + (1 - self._share) ** 2 * self._past_uniform
 
     def _record(self):
         estimate = self.estimate()

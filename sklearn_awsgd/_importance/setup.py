@@ -56,8 +56,9 @@ def make_rounds(estimator, X, y, sample_weight, strata, generator, *, reset):
         Whether X defines the features, or must have the known ones.
     """
     sampler = estimator.sampler
+    given = {"y": y, "sample_weight": sample_weight, "strata": strata}
+    given["surrogate"] = estimator.surrogate
     if is_distribution(X):
-        given = {"y": y, "sample_weight": sample_weight, "strata": strata}
         return _make_distribution(estimator, X, given, generator), 1.0
     if sampler == "gaussian" or isinstance(sampler, GaussianSampler):
         raise TypeError(
@@ -66,7 +67,6 @@ def make_rounds(estimator, X, y, sample_weight, strata, generator, *, reset):
         )
     X = _check_X(estimator, X, reset=reset)
     if sampler == "row_column" or isinstance(sampler, RowColumnSampler):
-        given = {"y": y, "sample_weight": sample_weight, "strata": strata}
         return _make_entries(estimator, X, given, generator)
     return _make_rows(estimator, X, y, sample_weight, strata, generator)
 
@@ -83,6 +83,8 @@ def _make_rows(estimator, X, y, sample_weight, strata, generator):
     pool = Pool(integrand, mass, _longest_call(estimator))
     total = _total_weight(sample_weight, n)
     if estimator.sampler == "norm":
+        surrogate = {"surrogate": estimator.surrogate}
+        _refuse(surrogate, "sampler='norm' draws by the norms of the rows alone")
         family = NormFamily(generator, uneven, _squared_norms(X))
         space = FiniteSpace(pool, family, estimator.control_variate)
         return WeightedRounds(space), total

@@ -8,6 +8,38 @@ from it by a family, or from a distribution, and gives each round as ``values``,
 import numpy as np
 
 
+class Calls:
+    """Evaluates the points of a round, in several calls of the loss.
+
+    What the calls before a failure returned is kept for the next time.
+
+    Parameters
+    ----------
+    integrand : Integrand
+        What to evaluate.
+    longest_call : int
+        Most points that are evaluated in one call.
+    """
+
+    def __init__(self, integrand, longest_call):
+        self._integrand, self._longest_call = integrand, longest_call
+        self._keys, self._parts = None, []
+
+    def __len__(self):
+        """Return the number of points of an incomplete round that are evaluated."""
+        return sum(map(len, self._parts))
+
+    def values(self, evaluate, keys):
+        """Return the values of keys, given what evaluates an array of them."""
+        if not np.array_equal(keys, self._keys):
+            self._keys, self._parts = keys, []
+        left = keys[len(self) :]
+        for part in self._integrand.in_calls(evaluate, left, self._longest_call):
+            self._parts.append(part)
+        parts, self._keys, self._parts = self._parts, None, []
+        return np.concatenate(parts)
+
+
 class Pool:
     """A finite pool of rows, or the entries of a matrix.
 
@@ -38,9 +70,7 @@ class Pool:
         self.known = mass == 0
         self.values = np.zeros((len(mass), integrand.target.n_values))
         self.n_unknown = self.n_points
-        self._longest_call = longest_call
-        # Rows of a round that is not complete, and the values of the first of them.
-        self._fetching, self._fetched = None, []
+        self.calls = Calls(integrand, longest_call)
 
     @property
     def n_evaluations(self):
@@ -48,24 +78,12 @@ class Pool:
         return self.n_points - self.n_unknown
 
     def evaluate(self, rows):
-        """Evaluate positions not known yet, and return their values.
-
-        What the calls before a failure returned is kept for the next time.
-        """
-        if not np.array_equal(rows, self._fetching):
-            self._fetching, self._fetched = rows, []
-        for values in self.integrand.in_calls(
-            self._evaluate_at,
-            rows[sum(map(len, self._fetched)) :],
-            self._longest_call,
-        ):
-            self._fetched.append(values)
-        values = np.concatenate([self.values[:0], *self._fetched])
-        self.values[rows] = values
+        """Evaluate positions not known yet, and return their values."""
+        if len(rows):
+            self.values[rows] = self.calls.values(self._evaluate_at, rows)
         self.known[rows] = True
         self.n_unknown -= len(rows)
-        self._fetching, self._fetched = None, []
-        return values
+        return self.values[rows]
 
     def _evaluate_at(self, rows):
         if self.n_columns is None:
@@ -120,6 +138,11 @@ class FiniteSpace:
     def known_share(self):
         """Share of the points whose value is used as a guess."""
         return self.n_evaluations / self.pool.n_points if self.guess_known else 0.0
+
+    @property
+    def calls(self):
+        """What calls the loss."""
+        return self.pool.calls
 
     def places(self, points):
         """Return the rows or entries (i, j) of points."""
@@ -176,7 +199,7 @@ class DistributionSpace:
     def __init__(self, integrand, family, longest_call):
         self.integrand = integrand
         self.family = family
-        self._longest_call = longest_call
+        self.calls = Calls(integrand, longest_call)
         self.n_evaluations = 0
 
     def places(self, points):
@@ -188,13 +211,11 @@ class DistributionSpace:
         inside = np.isfinite(points["q"])
         values = np.zeros((len(points), self.integrand.target.n_values))
 
-        def evaluate_at(chosen):
-            x = self.family.arguments(chosen)
-            return self.integrand.on(x, None, len(chosen))
+        def evaluate_at(locations):
+            return self.integrand.on(locations, None, len(locations))
 
         if inside.any():
-            chosen = points[inside]
-            parts = self.integrand.in_calls(evaluate_at, chosen, self._longest_call)
-            values[inside] = np.concatenate(list(parts))
-            self.n_evaluations += len(chosen)
+            locations = self.places(points[inside])
+            values[inside] = self.calls.values(evaluate_at, locations)
+            self.n_evaluations += len(locations)
         return values, np.zeros_like(values), np.zeros(values.shape[1])

@@ -162,9 +162,9 @@ class Stage:
     def _look_along(self, cells, residuals, deviations, half_mass, target, scores):
         """Measure what matters for the target: spreads of cells, large values."""
         sizes, n = self.sizes, np.maximum(self.counts, 1)
-        # The direction of a half is known from the other one.
+        # The direction of a half is its own: the other one learns from its spreads.
         directions = np.stack(
-            [target.direction(self.mean[1 - h] / half_mass[1 - h]) for h in (0, 1)]
+            [target.direction(self.mean[h] / half_mass[h]) for h in (0, 1)]
         )
 
         def in_direction(vectors):

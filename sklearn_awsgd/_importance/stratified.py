@@ -101,6 +101,11 @@ class StratifiedRounds:
         return self.pool.n_evaluations
 
     @property
+    def n_fetched(self):
+        """Number of rows evaluated, those of an incomplete round included."""
+        return self.n_evaluations + len(self.pool.calls)
+
+    @property
     def n_unknown(self):
         """Number of rows not evaluated yet."""
         return self.pool.n_unknown
@@ -289,8 +294,11 @@ class StratifiedRounds:
         if learned is None or self.n_evaluations < learned.next_at:
             return
         if left >= 2 * LEAST_ROWS * learned.n_strata(self.n_evaluations):
-            direction = self.target.direction(self.estimate().mean)
-            values = self.pool.values @ direction
+            # What matters is, for each half, known from itself: it teaches the other.
+            directions = np.stack(
+                [self.target.direction(self.estimate(half).mean) for half in (0, 1)]
+            )
+            values = np.einsum("ij,ij->i", self.pool.values, directions[self.half])
             made = learned.strata(self.pool.known, self.half, values, self.pool.mass)
             self._past_stages.append(self._stage)
             self.restratify(*made)

@@ -130,6 +130,11 @@ class WeightedRounds:
         return self.space.n_evaluations
 
     @property
+    def n_fetched(self):
+        """Number of points evaluated, those of an incomplete round included."""
+        return self.n_evaluations + len(self.space.calls)
+
+    @property
     def n_unknown(self):
         """Number of points not evaluated yet."""
         return self.space.n_unknown
