@@ -47,17 +47,22 @@ class History:
         self.sampling.append((label, n_draws, sampler.stratum_probabilities()))
 
     def extend(self, others):
-        """Append the histories of runs that came after this one."""
-        draws = max((row[2] for row in self.pieces[-1:]), default=0)
-        seconds = max((row[3] for row in self.pieces[-1:]), default=0.0)
+        """Append the histories of runs, each of one problem, that came after this."""
+        # Where each problem was.
+        ends = {label: (n, s) for label, _, n, s, *_ in self.pieces}
         for other in others:
-            self.pieces += [
-                (label, phase, n + draws, s + seconds, *rest)
-                for label, phase, n, s, *rest in other.pieces
-            ]
-            self.sampling += [
-                (label, n + draws, *rest) for label, n, *rest in other.sampling
-            ]
+            for label, phase, n, s, *rest in other.pieces:
+                draws, seconds = ends.get(label, (0, 0.0))
+                self.pieces.append((label, phase, n + draws, s + seconds, *rest))
+            for label, n, *rest in other.sampling:
+                self.sampling.append((label, n + ends.get(label, (0, 0.0))[0], *rest))
+
+    def count_exact_passes(self, n_rows):
+        """Let exact passes count as draws, for all records from their own on."""
+        n_exact = 0
+        for k, (label, phase, n, *rest) in enumerate(self.pieces):
+            n_exact += phase == "exact"
+            self.pieces[k] = (label, phase, n + n_exact * n_rows, *rest)
 
     def seconds(self):
         """Return the seconds until the last record."""

@@ -83,6 +83,15 @@ def check_weights(sample_weight, n_samples):
     return None if (weight == weight[0]).all() else weight
 
 
+def mean_weight(sample_weight):
+    """Return the mean of weights that have been checked; 1 without any."""
+    if sample_weight is None:
+        return 1.0
+    weight = np.asarray(sample_weight, dtype=np.float64)
+    # Scaled first: the sum of huge weights must not overflow.
+    return float(weight.max() * np.mean(weight / weight.max()))
+
+
 @contextmanager
 def unchanged_on_failure(estimator):
     """Give an estimator its attributes back when the body raises."""

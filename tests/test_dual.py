@@ -405,3 +405,20 @@ def test_gap_is_told_when_passes_run_out(rng):
         clf.fit(X, y)
     assert clf.n_iter_ == 4
     assert 0 < clf.duality_gap_[0] < np.inf
+
+
+@pytest.mark.parametrize("max_iter", [1, 2])
+def test_running_out_of_passes_is_a_warning(max_iter):
+    X, z = wide_data()
+    clf = AWSGDClassifier(alpha=0.1, tol=1e-9, max_iter=max_iter, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="tol=1e-09 was not reached"):
+        clf.fit(X, z > 3)
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-6])
+def test_exact_passes_are_draws_too(tol):
+    X, z = wide_data()
+    clf = AWSGDClassifier(alpha=0.01, tol=tol, random_state=0).fit(X, z > 3)
+    draws = clf.history_["draws"]
+    assert (np.diff(draws) > 0).all()
+    assert draws[-1] == clf.t_ - 1

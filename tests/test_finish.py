@@ -457,3 +457,18 @@ def test_steps_tell_how_wrong_the_estimate_is(factor, tol, rng, monkeypatch):
     assert report.converged
     best = minimum(X, y, loss, np.full(2000, 1 / 2000), 0.0, 1e-2, True)
     assert report.point.value <= (1 + tol) * best
+
+
+@pytest.mark.parametrize("max_iter", range(2, 9))
+def test_the_warning_is_about_tol_where_rounding_would_decide(max_iter, rng):
+    """Small data are polished beyond tol, and may run out of passes there."""
+    X = rng.standard_normal((200, 5))
+    y = X[:, 0] + rng.logistic(size=200) > 0
+    best = AWSGDClassifier(random_state=0).fit(X, y).history_["objective"][-1]
+    clf = AWSGDClassifier(random_state=0, tol=1e-2, max_iter=max_iter)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        clf.fit(X, y)
+    excess = clf.history_["objective"][-1] / best - 1
+    assert excess <= 1e-2 or caught
+    assert excess > 1e-6 or not caught

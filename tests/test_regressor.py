@@ -324,10 +324,6 @@ BAD_PARAMETERS = {
 @pytest.mark.parametrize("name", BAD_PARAMETERS)
 def test_bad_parameters_change_nothing(name, method, linear, seed):
     reg = regressor(seed).fit(*linear).set_params(**{name: BAD_PARAMETERS[name]})
-    if method == "partial_fit" and name == "sampler":
-        # The stream has its sampler already.
-        reg.partial_fit(*linear)
-        return
     check_unchanged(reg, method, f"{name}={BAD_PARAMETERS[name]!r}", *linear)
 
 
@@ -381,3 +377,21 @@ def test_constant_targets_are_met_from_any_start(linear, seed):
         reg = AWSGDRegressor(loss, random_state=seed)
         reg.fit(X, np.full(300, 7.0), intercept_init=[-4.0])
         np.testing.assert_allclose(reg.predict(X), 7.0, atol=1e-6)
+
+
+def test_constant_targets_are_certified(seed, rng):
+    X = rng.standard_normal((50, 3))
+    reg = AWSGDRegressor("epsilon_insensitive", random_state=seed)
+    reg.fit(X, np.full(50, 7.0))
+    assert reg.history_["objective"][-1] == 0
+    assert reg.duality_gap_[0] == 0
+    np.testing.assert_allclose(reg.predict(X), 7.0, atol=0.1)
+
+
+def test_absent_rows_do_not_set_the_step(linear, seed):
+    X, y = linear
+    X, y = np.vstack([1e6 * X[:1], X]), np.append(1e6, y)
+    weight = np.append(0.0, np.ones(len(y) - 1))
+    settings = {"learning_rate": "adagrad", "max_iter": 2, "tol": None}
+    reg = regressor(seed, **settings).fit(X, y, sample_weight=weight)
+    assert reg._eta0 == regressor(seed, **settings).fit(X[1:], y[1:])._eta0

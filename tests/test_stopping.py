@@ -213,8 +213,10 @@ def test_averages_are_restored_too(imbalanced, seed):
     X, y = imbalanced
     clf = stopping(seed, average=True, tol=None, max_iter=10)
     clf.fit(X, y, X_val=X, y_val=y)
-    best = int(np.argmax(scores(clf)))
-    shorter = stopping(seed, average=True, tol=None, max_iter=best + 1)
+    # Of equal scores the latest, and it is the mean that is scored.
+    best = np.flatnonzero(scores(clf) == scores(clf).max())[-1]
+    assert clf.score(X, y) == scores(clf).max()
+    shorter = stopping(seed, average=True, tol=None, max_iter=int(best) + 1)
     shorter.fit(X, y, X_val=X, y_val=y)
     np.testing.assert_allclose(clf.coef_, shorter.coef_, rtol=1e-12)
 
@@ -227,6 +229,47 @@ def test_rare_classes_can_be_held_out(seed, rng):
     clf = stopping(seed, tol=None, max_iter=3)
     clf.fit(np.tile(X, (2, 1)), np.tile(y, 2))
     assert np.isfinite(clf.coef_).all()
+
+
+@pytest.mark.parametrize("split", range(20))
+def test_no_class_is_held_out_as_a_whole(split, rng):
+    X = rng.standard_normal((60, 3))
+    y = np.array(["a"] * 40 + ["b"] * 19 + ["c"])
+    clf = stopping(split, tol=None, max_iter=2).fit(X, y)
+    assert list(clf.classes_) == ["a", "b", "c"]
+    train, held = clf._keep_classes(y, np.arange(59), np.array([59]))
+    assert 59 in train
+    assert len(held) == 0
+
+
+def test_classes_with_rows_enough_are_still_held_out_in_proportion():
+    y = np.array([0] * 60 + [1] * 30 + [2])
+    clf = AWSGDClassifier(validation_fraction=0.1)
+    clf._multilabel = False
+    np.testing.assert_array_equal(clf._stratify(y), [0] * 60 + [1] * 30 + [0])
+
+
+def test_names_of_features_are_no_warning(imbalanced, seed):
+    pandas = pytest.importorskip("pandas")
+    X, y = imbalanced
+    frame = pandas.DataFrame(X, columns=list("abcde"))
+    clf = stopping(seed, tol=None, max_iter=2).fit(frame, y)
+    assert list(clf.feature_names_in_) == list("abcde")
+
+
+@pytest.mark.parametrize("n_strata", [399, 401])
+def test_strata_of_another_length(n_strata, imbalanced, seed):
+    clf = stopping(seed, tol=None, max_iter=2, sampler="strata")
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        clf.fit(*imbalanced, strata=np.zeros(n_strata))
+
+
+def test_time_that_is_over_is_a_warning(imbalanced, seed):
+    clf = AWSGDClassifier(
+        learning_rate="adagrad", tol=None, max_iter=10**6, max_time=0.05
+    )
+    with pytest.warns(ConvergenceWarning, match=r"max_time=0.05 seconds were over"):
+        clf.fit(*imbalanced)
 
 
 BAD_ARGUMENTS = {

@@ -232,3 +232,96 @@ def test_a_failed_first_partial_fit_leaves_an_unfitted_estimator(seed, rng):
         clf.partial_fit(np.full_like(X, np.nan), y, classes=[0, 1])
     assert vars(clf) == attributes
     clf.partial_fit(X, y, classes=[0, 1])
+
+
+@pytest.mark.parametrize("by", ["sample_weight", "class_weight"])
+@pytest.mark.parametrize("loss", ["log_loss", "multinomial"])
+def test_weights_count_across_chunks(loss, by, seed, rng):
+    """A chunk of heavy rows takes longer steps: relative to the mean weight so far."""
+    n_classes = 3 if loss == "multinomial" else 2
+    X, y = rng.standard_normal((6, 2)), np.array([0, 1, 1, 0, 1, 0])
+    weights = np.where(y == 1, 4.0, 1.0)
+    clf = AWSGDClassifier(
+        loss,
+        penalty=None,
+        learning_rate="constant",
+        eta0=0.1,
+        sampler="uniform",
+        class_weight=dict(enumerate([1, 4, 1][:n_classes]))
+        if by == "class_weight"
+        else None,
+    )
+    w, total = np.zeros((n_classes if n_classes > 2 else 1, 3)), 0.0
+    for t, (x, label, weight) in enumerate(zip(X, y, weights, strict=True), start=1):
+        clf.partial_fit(
+            x[None],
+            [label],
+            classes=range(n_classes),
+            sample_weight=[weight] if by == "sample_weight" else None,
+        )
+        total += weight
+        scores = w @ [*x, 1]
+        if n_classes == 2:
+            error = 1 / (1 + np.exp(-scores)) - label
+        else:
+            error = np.exp(scores) / np.exp(scores).sum() - np.eye(3)[label]
+        w -= 0.1 * (weight / (total / t)) * np.outer(error, [*x, 1])
+        np.testing.assert_allclose(clf.coef_, w[:, :2], rtol=1e-12)
+
+
+def test_the_objective_of_a_chunk_has_its_weights(seed, rng):
+    X, y = chunk(rng, 30, 30)
+    clf = streaming(seed, class_weight={0: 1, 1: 4}, sampler="uniform", eta0=1e-12)
+    for label in (0, 1):
+        clf.partial_fit(X[y == label], y[y == label], classes=[0, 1])
+        expected = (1, 4)[label] * np.log(2)
+        assert clf.history_["objective"][-1] == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_stream_after_fit_has_a_sampler_for_streams(imbalanced, seed):
+    X, y = imbalanced
+    clf = AWSGDClassifier(random_state=seed).fit(X, y)
+    assert type(clf.sampler_).__name__ == "LevelSampler"
+    clf.partial_fit(X, y)
+    assert isinstance(clf.sampler_, StrataSampler)
+    assert set(clf.sampling_history_["group"]) == {0, 1}
+    tau = clf.sampler_.probabilities_.copy()
+    clf.partial_fit(X[:20], y[:20])
+    np.testing.assert_allclose(clf.sampler_.probabilities_, tau, atol=0.2)
+    strata = np.arange(len(y)) % 3
+    clf.partial_fit(X, y, strata=strata)
+    assert clf.sampler_.by == "given"
+    with pytest.raises(ValueError, match="strata"):
+        clf.partial_fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"learning_rate": "constant"}, {"learning_rate": "adagrad"}),
+        ({"learning_rate": "adagrad"}, {"learning_rate": "constant"}),
+        ({"average": False}, {"average": True}),
+        ({"eta0": 0.1}, {"eta0": 0.5}),
+        ({"sampler": "uniform"}, {"sampler": StrataSampler()}),
+    ],
+)
+def test_parameters_may_change_between_calls(before, after, imbalanced, seed):
+    X, y = imbalanced
+    clf = streaming(seed, **before).partial_fit(X, y, classes=[0, 1])
+    same = copy.deepcopy(clf).partial_fit(X, y)
+    clf.set_params(**after).partial_fit(X, y)
+    assert np.isfinite(clf.coef_).all()
+    assert not np.allclose(clf.coef_, same.coef_)
+    if after.get("learning_rate") == "constant":
+        clf.set_params(eta0=None).partial_fit(X, y)
+        assert clf._eta0 == 0.01
+
+
+def test_the_history_of_each_problem_goes_on(three_classes, seed):
+    X, y = three_classes
+    clf = AWSGDClassifier(random_state=seed).fit(X, y).partial_fit(X, y)
+    history = clf.history_
+    for k in range(3):
+        own = history["problem"] == k
+        assert (np.diff(history["draws"][own]) > 0).all()
+        assert (np.diff(history["seconds"][own]) >= 0).all()

@@ -259,7 +259,7 @@ def test_warm_start_with_other_classes_or_features(fitted, imbalanced, three_cla
     match = "warm_start=True needs the classes"
     check_unchanged_after_failure(fitted, ValueError, match, X, y + 1)
     check_unchanged_after_failure(
-        fitted, ValueError, "coef_init does not match", X[:, :3], y
+        fitted, ValueError, "warm_start=True: the last coef_ does not", X[:, :3], y
     )
 
 

@@ -152,7 +152,7 @@ class Integrand:
         self.loss = loss
         self.X = X
         self.y = y
-        # The first row evaluated and its value, and whether it has to be evaluated again.
+        # The first row evaluated and its value; whether to evaluate it again.
         self._first, self._to_repeat = None, False
         if isinstance(loss, str):
             check_option("loss", loss, (*LOSSES, *RATES))

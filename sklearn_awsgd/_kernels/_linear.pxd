@@ -11,6 +11,8 @@ cdef class LinearProblem(Problem):
     cdef double[::1] coef, intercept, clock
     cdef double[::1] average_coef, average_intercept, average_clock
     cdef double alpha_l1, alpha_l2
+    # Factor of the loss, as for the chunks of a stream that weigh more than others.
+    cdef public double loss_scale
     cdef double average_start
     cdef bint fit_intercept, averaging, summing
     # Sums over the steps of this run, for the mean of w.

@@ -128,6 +128,7 @@ cdef class LinearProblem(Problem):
         self.clock = state["clock"]
         self.alpha_l1 = alpha_l1
         self.alpha_l2 = alpha_l2
+        self.loss_scale = 1.0
         self.fit_intercept = fit_intercept
         self.average_start = average_start
         self.averaging = average_start > 0.0
@@ -142,7 +143,8 @@ cdef class LinearProblem(Problem):
         cdef double derivative = 0.0, g
         get_row(self.rows, x.i, &row)
         x.loss = self.loss.evaluate(self.y[x.i], self.score(&row), &derivative)
-        g = weight * derivative
+        x.loss *= self.loss_scale
+        g = weight * self.loss_scale * derivative
         x.norm2 = g * g * (self.norms2[x.i] + self.fit_intercept)
         self.take(&row, g)
 
@@ -197,6 +199,7 @@ cdef class LinearProblem(Problem):
         """
         cdef Py_ssize_t i
         cdef double derivative = 0.0, z = self.intercept[0], last = NAN
+        cdef double scale2 = self.loss_scale * self.loss_scale
         cdef bint moved = np.any(self.coef)
         cdef Row row
         result = np.empty(self.y.shape[0])
@@ -210,7 +213,7 @@ cdef class LinearProblem(Problem):
                     # All rows of a class have the same derivative.
                     last = self.y[i]
                     self.loss.evaluate(last, z, &derivative)
-                view[i] = derivative * derivative * (
+                view[i] = scale2 * derivative * derivative * (
                     self.norms2[i] + self.fit_intercept
                 )
         return result

@@ -36,6 +36,8 @@ cdef class MultinomialProblem(Problem):
     cdef Py_ssize_t[::1] addresses
     cdef double[::1] gradient
     cdef bint fit_intercept
+    # As for `LinearProblem`.
+    cdef public double loss_scale
 
     def __init__(
         self, Rows rows, const int[::1] codes, const double[::1] norms2, list models,
@@ -50,6 +52,7 @@ cdef class MultinomialProblem(Problem):
         )
         self.gradient = np.empty(len(models))
         self.fit_intercept = fit_intercept
+        self.loss_scale = 1.0
 
     cdef void step(self, Point* x, double weight) noexcept nogil:
         cdef Row row
@@ -63,12 +66,12 @@ cdef class MultinomialProblem(Problem):
         for k in range(n_classes):
             self.gradient[k] = exp(self.gradient[k] - largest)
             total += self.gradient[k]
-        x.loss = log(total) + largest - own
+        x.loss = self.loss_scale * (log(total) + largest - own)
         for k in range(n_classes):
             self.gradient[k] /= total
             if k == self.codes[x.i]:
                 self.gradient[k] -= 1.0
-            self.gradient[k] *= weight
+            self.gradient[k] *= weight * self.loss_scale
             norm2 += self.gradient[k] * self.gradient[k]
             (<LinearProblem> <void*> self.addresses[k]).take(&row, self.gradient[k])
         x.norm2 = norm2 * (self.norms2[x.i] + self.fit_intercept)

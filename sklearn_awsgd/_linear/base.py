@@ -9,14 +9,19 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, clone, is_regressor
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import train_test_split
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sklearn_awsgd._documentation import DocumentationLinkMixin
 from sklearn_awsgd._linear.training import COORDINATE_RATES, SCALAR_RATES, TrainingMixin
 from sklearn_awsgd._solver import History
-from sklearn_awsgd._validation import check_number, check_option, check_rows
+from sklearn_awsgd._validation import (
+    check_number,
+    check_option,
+    check_rows,
+    mean_weight,
+)
 from sklearn_awsgd.samplers import LevelSampler, StrataSampler, UniformSampler
 
 
@@ -35,6 +40,8 @@ class Data:
     total : float
         Sum of all weights over the sum of `sample_weight`: the objective is `total`
         times E_P[loss], plus the penalty.
+    loss_scale : float
+        Weight of these rows relative to all rows of a stream so far.
     strata : array-like of shape (n_samples,) or None
         As given to fit.
     validation : Validation or None
@@ -45,6 +52,7 @@ class Data:
     norms2: np.ndarray
     mass: np.ndarray | None = None
     total: float = 1.0
+    loss_scale: float = 1.0
     strata: object = None
     validation: object = None
 
@@ -69,6 +77,8 @@ class Validation:
     X: object
     y: np.ndarray
     sample_weight: np.ndarray | None = None
+    # Whether they are rows of the training data, which have no names any more.
+    is_split: bool = False
 
 
 class BaseAWSGD(
@@ -285,6 +295,7 @@ class BaseAWSGD(
             random_state=check_random_state(self.random_state),
             stratify=self._stratify(y),
         )
+        train, held = self._keep_classes(y, train, held)
         if not self.shuffle:
             train.sort()
         weight_val = None if sample_weight is None else sample_weight[held]
@@ -293,18 +304,19 @@ class BaseAWSGD(
                 "sample_weight is zero for all held-out rows; use another random_state "
                 f"or a larger validation_fraction than {self.validation_fraction}."
             )
-        data.validation = Validation(data.X[held], y[held], weight_val)
+        data.validation = Validation(data.X[held], y[held], weight_val, is_split=True)
         data.X, data.norms2 = data.X[train], data.norms2[train]
         if data.strata is not None:
+            check_consistent_length(data.strata, y)
             data.strata = np.asarray(data.strata)[train]
         return y[train], None if sample_weight is None else sample_weight[train]
 
     def _validation_score(self, validation, k):
         """Return the score of problem k at its current coefficients."""
         model = copy.copy(self)
-        states = self._problem_states(k)
-        model.coef_ = np.array([state["coef"] for state in states])
-        model.intercept_ = np.array([state["intercept"][0] for state in states])
+        if validation.is_split:
+            vars(model).pop("feature_names_in_", None)
+        model.coef_, model.intercept_ = self._coefficients(self._problem_states(k))
         y = self._validation_target(model, validation.y, k)
         scorer = check_scoring(self, self.scoring)
         weights = {}
@@ -312,15 +324,18 @@ class BaseAWSGD(
             weights["sample_weight"] = validation.sample_weight
         return scorer(model, validation.X, y, **weights)
 
-    def _start(self, X, targets):
+    def _start(self, data, targets):
         """Set up what outlives a call: states, random streams, history."""
-        n_problems, n_features = len(targets), X.shape[1]
-        self._eta0 = self._choose_eta0(X, targets)
+        n_problems, n_features = len(targets), data.X.shape[1]
+        self._eta0 = self._choose_eta0(data, targets)
         n_models = sum(self._n_models(target) for target in targets)
         random_state = check_random_state(self.random_state)
         seeds = random_state.randint(np.iinfo(np.int32).max, size=n_problems)
         self._generators = [np.random.PCG64(seed) for seed in seeds]
         self._history = History()
+        # Rows so far, and the means of their sample weights and of these times class
+        # weights.
+        self._n_weighed, self._mean_weights = 0, np.zeros(2)
         self._states = []
         for _ in range(n_models):
             state = {
@@ -328,18 +343,44 @@ class BaseAWSGD(
                 "intercept": np.zeros(1),
                 "clock": np.zeros(1),
             }
-            if self._rate in COORDINATE_RATES:
-                state["squares"] = np.zeros(n_features + 1)
-                state["moves"] = np.zeros(n_features + 1)
-            if self.average:
-                state["average_coef"] = np.zeros(n_features)
-                state["average_intercept"] = np.zeros(1)
-                state["average_clock"] = np.zeros(1)
+            self._complete(state)
             self._states.append(state)
+
+    def _complete(self, state):
+        """Add to the state of a model what the parameters ask for."""
+        n_features = len(state["coef"])
+        sizes = {}
+        if self._rate in COORDINATE_RATES:
+            sizes |= {"squares": n_features + 1, "moves": n_features + 1}
+        if self.average:
+            sizes |= {"average_coef": n_features}
+            sizes |= {"average_intercept": 1, "average_clock": 1}
+        for name, size in sizes.items():
+            state.setdefault(name, np.zeros(size))
+        # What eta0 was chosen for.
+        self._eta0_for = self.eta0, self._rate
+
+    def _weigh_in(self, data, sample_weight):
+        """Take in the weights of some rows of a stream, and scale their loss.
+
+        P sums to one over a chunk, so what its rows weigh beside those of other chunks
+        is a factor of the loss: relative to the mean weight so far, theirs included.
+        """
+        n, mean = len(data.norms2), mean_weight(sample_weight)
+        both, before = mean * data.total, self._n_weighed
+        self._n_weighed = before + n
+        self._mean_weights = self._mean_weights + (n / self._n_weighed) * (
+            np.array([mean, both]) - self._mean_weights
+        )
+        if before:
+            data.loss_scale = both / self._mean_weights[1]
+            data.total = self._mean_weights[1] / self._mean_weights[0]
 
     def _start_from(self, coef_init, intercept_init):
         """Start from given coefficients, or from those of the last fit."""
         warm = self.warm_start and hasattr(self, "coef_")
+        pairs = {"coef": coef_init, "intercept": intercept_init}
+        user_given = [name for name, value in pairs.items() if value is not None]
         if coef_init is None and warm:
             is_sparse = sparse.issparse(self.coef_)
             coef_init = self.coef_.toarray() if is_sparse else self.coef_
@@ -353,27 +394,50 @@ class BaseAWSGD(
                 np.atleast_1d(given), ensure_2d=False, input_name=f"{name}_init"
             )
             if given.size != np.prod(shape):
+                what = f"warm_start=True: the last {name}_"
+                if name in user_given:
+                    what = f"Provided {name}_init"
                 raise ValueError(
-                    f"Provided {name}_init does not match dataset: it has shape "
-                    f"{given.shape}, expected {shape}."
+                    f"{what} does not match dataset: it has shape {given.shape}, "
+                    f"expected {shape}."
                 )
             for state, values in zip(self._states, given.reshape(shape), strict=True):
                 state[name][:] = values
 
-    def _detach(self):
-        """Copy what training changes in place, for `partial_fit` to go on from."""
-        self.sampler_ = copy.deepcopy(self.sampler_)
+    def _go_on(self, data, targets, strata):
+        """Copy what training changes in place, for `partial_fit` to go on from.
+
+        Parameters may have changed, and `fit` may have chosen a sampler that needs all
+        rows: then the one for streams begins to learn.
+        """
         self._states = copy.deepcopy(self._states)
         self._generators = copy.deepcopy(self._generators)
         self._history = self._history.copy()
+        if self._eta0_for != (self.eta0, self._rate):
+            self._eta0 = self._choose_eta0(data, targets)
+        for state in self._states:
+            self._complete(state)
+        old, new = self.sampler_, self._make_sampler(strata, streaming=True)
+        same = type(old) is type(new) and old.get_params() == new.get_params()
+        # Strata that were given once must not be forgotten in silence.
+        forgotten = strata is None and getattr(old, "by", None) == "given"
+        if same or (forgotten and self.sampler == "auto"):
+            self.sampler_ = copy.deepcopy(old)
+        else:
+            self.sampler_ = new
+            self._history.sampling.clear()
+
+    def _coefficients(self, states):
+        """Return coefficients and intercepts: the means of w where there are any."""
+        prefix = ""
+        if self.average and all(s["average_clock"][0] > 0 for s in states):
+            prefix = "average_"
+        coef = np.array([s[prefix + "coef"] for s in states])
+        return coef, np.array([s[prefix + "intercept"][0] for s in states])
 
     def _assign_coefficients(self, dtype):
-        prefix = ""
-        if self.average and all(s["average_clock"][0] > 0 for s in self._states):
-            prefix = "average_"
-        coef = np.array([s[prefix + "coef"] for s in self._states], dtype=dtype)
-        intercept = np.array([s[prefix + "intercept"][0] for s in self._states])
-        intercept = intercept.astype(dtype)
+        coef, intercept = self._coefficients(self._states)
+        coef, intercept = coef.astype(dtype), intercept.astype(dtype)
         if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
             raise ValueError(
                 "Floating-point overflow: the coefficients are not finite. Scale the "

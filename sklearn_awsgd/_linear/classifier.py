@@ -311,7 +311,7 @@ default="auto"
             sampler = self._make_sampler(strata)
             data, y = self._check_data(X, y, strata, reset=True, multi_output=True)
             y = self._check_labels(y)
-            y, sample_weight = self._hold_out(
+            y, weight = self._hold_out(
                 data,
                 y,
                 check_weights(sample_weight, len(y)),
@@ -321,7 +321,7 @@ default="auto"
                 classes = np.arange(y.shape[1])
             else:
                 classes = np.unique(y)
-                present = y if sample_weight is None else y[sample_weight > 0]
+                present = y if weight is None else y[weight > 0]
                 n_present = 2 if (present != present[0]).any() else 1
                 if n_present < 2:
                     raise ValueError(
@@ -335,9 +335,10 @@ default="auto"
                     f"{self.classes_!r}, got {classes!r}; use warm_start=False."
                 )
             self.classes_ = classes
-            targets = self._encode(data, y, sample_weight)
+            targets = self._encode(data, y, weight)
             self.sampler_ = sampler
-            self._start(data.X, targets)
+            self._start(data, targets)
+            self._weigh_in(data, sample_weight)
             self._start_from(coef_init, intercept_init)
             self._train(data, targets, self.max_iter, self.tol)
         return self
@@ -395,9 +396,10 @@ default="auto"
             targets = self._encode(data, y, check_weights(sample_weight, len(y)))
             if first:
                 self.sampler_ = self._make_sampler(strata, streaming=True)
-                self._start(data.X, targets)
+                self._start(data, targets)
             else:
-                self._detach()
+                self._go_on(data, targets, strata)
+            self._weigh_in(data, sample_weight)
             self._train(data, targets, max_iter=1, tol=None, streaming=True)
         return self
 

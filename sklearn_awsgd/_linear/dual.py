@@ -26,7 +26,7 @@ LARGEST_RATIO = 8.0
 LARGEST_RATIO_WITH_KINKS = 800.0
 # Passes are slow, and the finish quicker, if more of the gap is left after two. With
 # kinks the finish is never quicker.
-SLOW = 0.35
+SLOW = 0.7
 # Draws by what is learned of the rows, before the passes: as a share of the rows.
 SHARE_OF_ROWS = 1 / 2
 # Rows that stay next to each other in shuffled passes: single ones are waited for.
@@ -150,7 +150,7 @@ class DualStepsMixin:
         else:
             # That of a parabola as high as the loss at the distance of the targets.
             value = _mean(loss(target, z)[0], data.mass)
-            curvature = value / self._target_spread([target]) ** 2
+            curvature = value / self._target_spread(data, target) ** 2
             width = max(tol or 0.0, SMALLEST_TOL) * value / ROUNDING_SHARE
             loss = loss.rounded(width)
         ratio = curvature_ratio(curvature, data.mass, data.norms2, alpha)
@@ -221,9 +221,10 @@ class DualStepsMixin:
         after = solve(problem, shuffled, max_iter=max_iter - 1, **options)
         # Shuffled passes learn nothing.
         later.sampling.clear()
+        later.count_exact_passes(n_rows)
         history.extend([later])
         state["clock"] += stop.n_exact * n_rows
-        outcome.n_iter = stop.n_passes
+        outcome.n_iter, outcome.converged = stop.n_passes, False
         outcome.n_draws += after.n_draws + stop.n_exact * n_rows
         point = stop.point
         if point is None and stop.n_passes >= max_iter:

@@ -76,7 +76,7 @@ class Report:
     converged: bool
 
 
-def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf):
+def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf, enough=None):
     """Minimise from v.
 
     Parameters
@@ -95,12 +95,16 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf):
         Called with the point and the number of passes after each of them.
     deadline : float, default=inf
         Value of ``perf_counter`` at which to stop.
+    enough : float, default=None
+        Relative suboptimality that counts as converged when passes or time are over;
+        None for `tol`.
 
     Returns
     -------
     report : Report
         How it ended.
     """
+    enough = tol if enough is None else enough
     n_samples = objective.n_samples
     exact = objective.sharp and objective.newton_flops() <= CHEAP
     target = ROUNDING if exact else tol
@@ -135,10 +139,12 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf):
             # Where the loss has kinks, Newton's method may go round in circles.
             exact, target = False, tol
         ratio = max(LEAST_RATIO, *ratios[-N_RATIOS:])
-        close = inverse.margin * ratio * left <= target * scale
+        bound = inverse.margin * ratio * left
         # Between kinks steps are too uneven to be trusted alone.
-        close &= objective.sharp or _stands_still(values, tol * scale)
-        if close or point.gap <= target * scale:
+        if not (objective.sharp or _stands_still(values, tol * scale)):
+            bound = np.inf
+        bound = min(bound, point.gap)
+        if bound <= target * scale:
             return Report(point, len(values), True)
         grow = left < NEAR * point.value or n_refreshed >= MOST_REFRESHED
         next_rows = _larger(n_rows, n_samples) if grow else n_rows
@@ -152,7 +158,7 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf):
         step = 1.0
         while True:
             if len(values) >= max_passes or perf_counter() > deadline:
-                return Report(point, len(values), 2 * left <= tol * scale)
+                return Report(point, len(values), bound <= enough * scale)
             new = evaluate(point.v + step * direction)
             if new.value <= point.value + 1e-4 * step * slope:
                 break
@@ -270,7 +276,9 @@ def can_finish_l1(n_features):
     return n_features < MOST_PARAMETERS
 
 
-def finish_l1(objective, v, alpha_l1, tol, max_passes, rng, record, deadline=np.inf):
+def finish_l1(
+    objective, v, alpha_l1, tol, max_passes, rng, record, deadline=np.inf, enough=None
+):
     """Minimise an objective plus ``alpha_l1 ||w||_1``, by proximal Newton steps.
 
     Each step minimises the quadratic model of a curvature sample plus the l1 penalty by
@@ -278,6 +286,7 @@ def finish_l1(objective, v, alpha_l1, tol, max_passes, rng, record, deadline=np.
     :func:`finish`. With ``alpha_l1=0`` these are Newton's steps with new curvature each
     time, which losses need that have none in places, or suddenly much.
     """
+    enough = tol if enough is None else enough
     n_samples = objective.n_samples
     cheap = objective.newton_flops() <= CHEAP
     exact = objective.sharp and cheap
@@ -323,7 +332,7 @@ def finish_l1(objective, v, alpha_l1, tol, max_passes, rng, record, deadline=np.
         left, step = -slope / 2, 1.0
         while True:
             if len(values) >= max_passes or perf_counter() > deadline:
-                converged = 2 * left <= tol * scale and sure
+                converged = -slope <= enough * scale and sure
                 return Report(point, len(values), converged)
             new = evaluate(point.v + step * direction)
             if new.value <= point.value + 1e-4 * step * slope:

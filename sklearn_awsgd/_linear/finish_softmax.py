@@ -26,12 +26,13 @@ LEAST_CURVATURE = 1e-8
 
 
 def finish_softmax_l1(
-    objective, v, alpha_l1, tol, max_passes, rng, record, deadline=np.inf
+    objective, v, alpha_l1, tol, max_passes, rng, record, deadline=np.inf, enough=None
 ):
     """Minimise a MultinomialObjective plus ``alpha_l1 ||W||_1``.
 
     The parameters are those of :func:`~sklearn_awsgd._linear.finish.finish`.
     """
+    enough = tol if enough is None else enough
     shape = (objective.n_classes, objective.n_columns)
     curvature = _Curvature(objective, rng)
     n_passes = 0
@@ -67,7 +68,7 @@ def finish_softmax_l1(
         step = 1.0
         for _ in range(MOST_TRIALS):
             if n_passes >= max_passes or perf_counter() > deadline:
-                return Report(point, n_passes, -slope <= tol * scale)
+                return Report(point, n_passes, -slope <= enough * scale and sure)
             new = evaluate(V + step * D)
             if new.value <= point.value + 1e-4 * step * slope:
                 break

@@ -241,15 +241,16 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
             self._check_params()
             sampler = self._make_sampler(strata)
             data, y = self._check_data(X, y, strata, reset=True, y_numeric=True)
-            y, sample_weight = self._hold_out(
+            y, weight = self._hold_out(
                 data,
                 _check_targets(y),
                 check_weights(sample_weight, len(y)),
                 (X_val, y_val, sample_weight_val),
             )
-            data.set_weights(sample_weight, None)
+            data.set_weights(weight, None)
             self.sampler_ = sampler
-            self._start(data.X, [y])
+            self._start(data, [y])
+            self._weigh_in(data, sample_weight)
             self._start_from(coef_init, intercept_init)
             self._train(data, [y], self.max_iter, self.tol)
         return self
@@ -285,9 +286,10 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
             data.set_weights(check_weights(sample_weight, len(y)), None)
             if first:
                 self.sampler_ = self._make_sampler(strata, streaming=True)
-                self._start(data.X, [y])
+                self._start(data, [y])
             else:
-                self._detach()
+                self._go_on(data, [y], strata)
+            self._weigh_in(data, sample_weight)
             self._train(data, [y], max_iter=1, tol=None, streaming=True)
         return self
 
@@ -324,12 +326,16 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
     def _groups(self, target):
         return np.zeros(len(target), dtype=np.int32)
 
-    def _target_spread(self, targets):
+    def _target_spread(self, data, target):
+        present = target if data.mass is None else target[data.mass > 0]
         # Of a stream whose first chunk is constant nothing is known.
-        return float(np.std(targets[0])) or 1.0
+        return float(np.std(present)) or 1.0
 
     def _stratify(self, y):
         return None
+
+    def _keep_classes(self, y, train, held):
+        return train, held
 
     def _validation_target(self, model, y, k):
         return y

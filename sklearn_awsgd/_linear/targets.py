@@ -134,18 +134,25 @@ class ClassTargetsMixin:
     def _problem_states(self, k):
         return self._states if self._is_softmax else super()._problem_states(k)
 
-    def _target_spread(self, targets):
+    def _target_spread(self, data, target):
         return 1.0
 
     def _stratify(self, y):
-        """Return y where each class has enough rows to be held out in proportion."""
+        """Return what to hold out in proportion: classes that have enough rows."""
         if self._multilabel:
             return None
-        counts = np.unique(y, return_counts=True)[1]
-        enough = counts.min() * min(
-            self.validation_fraction, 1 - self.validation_fraction
-        )
-        return y if enough >= 1 else None
+        _, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
+        share = min(self.validation_fraction, 1 - self.validation_fraction)
+        too_few = counts * share < 1
+        return np.where(too_few[codes], counts.argmax(), codes)
+
+    def _keep_classes(self, y, train, held):
+        """Move rows from the held-out ones such that no class is missing."""
+        if self._multilabel:
+            return train, held
+        missing = np.setdiff1d(y[held], y[train])
+        moved = [held[np.argmax(y[held] == label)] for label in missing]
+        return np.append(train, np.intp(moved)), np.setdiff1d(held, moved)
 
     def _validation_target(self, model, y, k):
         """Return the labels that problem k is scored on."""
@@ -188,7 +195,8 @@ class ClassTargetsMixin:
         problem = MultinomialProblem(
             Rows(data.X), target, data.norms2, models, self.fit_intercept
         )
+        problem.loss_scale = data.loss_scale
         p = softmax([state["intercept"][0] for state in self._states])
-        gradient2 = p @ p - 2 * p[target] + 1
+        gradient2 = data.loss_scale**2 * (p @ p - 2 * p[target] + 1)
         view = ProblemView(target, gradient2 * (data.norms2 + self.fit_intercept))
         return problem, self.sampler_._kernel(k, self._generators[k], table, view)

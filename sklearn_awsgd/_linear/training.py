@@ -111,9 +111,18 @@ class TrainingMixin(DualStepsMixin):
         )
         outcomes, histories = zip(*results, strict=True)
         self._history.extend(histories)
-        if tol is not None and not all(outcome.converged for outcome in outcomes):
+        converged = all(outcome.converged for outcome in outcomes)
+        late = perf_counter() > deadline
+        if tol is None and late and not converged:
+            warnings.warn(
+                f"max_time={self.max_time} seconds were over before max_iter="
+                f"{max_iter} passes; raise max_time, or give tol.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        if tol is not None and not converged:
             limit, unit = f"max_iter={max_iter}", "passes"
-            if perf_counter() > deadline:
+            if late:
                 limit, unit = f"max_time={self.max_time}", "seconds"
             remedy = "scale the features"
             if self.loss == "huber":
@@ -221,11 +230,12 @@ class TrainingMixin(DualStepsMixin):
         is zero at infinity only would never fall by a last fraction.
         """
         state = self._states[k]
-        loss = self._make_loss().rounded(self._target_spread([target]))
-        state["intercept"][0] = best_constant(loss, target, data.mass)
-        v = np.append(state["coef"], state["intercept"])
-        value = self._make_objective(data, target, loss)(v).value
-        value *= data.total
+        loss = self._make_loss()
+        rounded = loss.rounded(self._target_spread(data, target))
+        constant = best_constant(rounded, target, data.mass)
+        state["intercept"][0] = constant
+        losses = loss(target, np.full(len(target), constant))[0]
+        value = data.total * np.average(losses, weights=data.mass)
         history.add_pass(k, len(target), 0.0, value, value, self.verbose)
         state["clock"] += len(target)
         return Outcome(n_iter=1, converged=True, duality_gap=value / data.total)
@@ -280,7 +290,7 @@ class TrainingMixin(DualStepsMixin):
             )
 
         smooth = np.isfinite(loss.smoothness)
-        width = 0.0 if smooth else self._target_spread([target])
+        width = 0.0 if smooth else self._target_spread(data, target)
         # Where a loss is a line it has no curvature, which steps have to cope with.
         lines = self.loss == "huber" or not smooth
         lines &= self._can_finish_l1(data.X.shape[1])
@@ -299,6 +309,7 @@ class TrainingMixin(DualStepsMixin):
                     objective,
                     objective.canonical(v),
                     tol=target_tol,
+                    enough=tol,
                     max_passes=min(most, max_iter - n_before),
                     rng=rng,
                     record=record,
@@ -346,7 +357,7 @@ class TrainingMixin(DualStepsMixin):
     def _set_constants(self, data, target, states):
         """Start from the best constant prediction."""
         if not states[0]["intercept"].any():
-            loss = self._make_loss().rounded(self._target_spread([target]))
+            loss = self._make_loss().rounded(self._target_spread(data, target))
             constant = best_constant(loss, target, data.mass)
             states[0]["intercept"][0] = constant
 
@@ -394,16 +405,20 @@ class TrainingMixin(DualStepsMixin):
         )
         is_sparse = sparse.issparse(data.X)
         if rate in COORDINATE_RATES:
-            return CoordinateRate(*arguments, rate, self._eta0, DECAY, is_sparse)
+            problem = CoordinateRate(*arguments, rate, self._eta0, DECAY, is_sparse)
+            problem.loss_scale = data.loss_scale
+            return problem
         # L. Bottou's heuristic: the first step has the size of a typical weight,
         # alpha^(-1/4).
         alpha = self.alpha / data.total
         t0 = alpha**-0.75 if alpha > 0 else 0.0
-        return ScalarRate(
+        problem = ScalarRate(
             *arguments, rate, self._eta0, self.power_t, alpha, t0, is_sparse
         )
+        problem.loss_scale = data.loss_scale
+        return problem
 
-    def _choose_eta0(self, X, targets):
+    def _choose_eta0(self, data, targets):
         """Return eta0, or one from the data's own scale.
 
         The first step of AdaGrad moves every coordinate by eta0, so a prediction by
@@ -414,10 +429,13 @@ class TrainingMixin(DualStepsMixin):
             return self.eta0
         if self._rate != "adagrad":
             return (SCALAR_RATES | COORDINATE_RATES)[self._rate]
-        some = X[:: max(X.shape[0] // 1000, 1)]
+        X = data.X
+        present = slice(None) if data.mass is None else np.flatnonzero(data.mass)
+        rows = np.arange(X.shape[0])[present]
+        some = X[rows[:: max(len(rows) // 1000, 1)]]
         values = some.data if sparse.issparse(X) else some
         size = 1 + np.abs(values).sum() / some.shape[0]
-        return 3 * self._target_spread(targets) / size
+        return 3 * self._target_spread(data, targets[0]) / size
 
 
 def _is_constant(data, target):
