@@ -141,7 +141,7 @@ default="auto"
         Effective number of draws of that pass, given their weights.
     duality_gap_ : ndarray of shape (n_problems,)
         Certified bound on how far the objective is above its minimum; infinite where
-        there is none (plain AW-SGD, no l2 penalty, "multinomial").
+        there is none (plain AW-SGD, no penalty, an l1 part in it, "multinomial").
     draw_counts_ : ndarray of shape (n_problems, n_samples)
         How often each row was drawn in the last call, with `count_draws`.
     history_ : dict of ndarray
@@ -358,7 +358,7 @@ default="auto"
         classes : array-like of shape (n_classes,), default=None
             All classes of the stream; needed in the first call, but not for indicators.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows.
+            Weights of the rows, relative to those of all chunks so far.
         strata : array-like of shape (n_samples,), default=None
             Strata to sample, for ``sampler="strata"``. New ones may appear.
 

@@ -268,7 +268,7 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
         y : array-like of shape (n_samples,)
             Targets.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows.
+            Weights of the rows, relative to those of all chunks so far.
         strata : array-like of shape (n_samples,), default=None
             Strata to sample, for ``sampler="strata"``. New ones may appear.
 
