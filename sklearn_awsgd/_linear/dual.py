@@ -29,8 +29,9 @@ LARGEST_RATIO_WITH_KINKS = 800.0
 SLOW = 0.7
 # Draws by what is learned of the rows, before the passes: as a share of the rows.
 SHARE_OF_ROWS = 1 / 2
-# Rows that stay next to each other in shuffled passes: single ones are waited for.
-BLOCK_SIZE = 8
+# Numbers in the rows that stay next to each other in shuffled passes: where the data do
+# not fit into the cache, single short rows would have to be waited for.
+NUMBERS_IN_BLOCK = 500
 # What holds the intercept, relative to its curvature at the start: the larger, the
 # slower the intercept; the smaller, the less steady all else.
 HOLD = 0.003
@@ -214,7 +215,7 @@ class DualStepsMixin:
             table.rows.copy(),
             table.mass,
             table.shuffle,
-            block_size=BLOCK_SIZE,
+            block_size=max(1, NUMBERS_IN_BLOCK * n_rows // objective.n_nonzero),
         )
         options["history"], started = later, perf_counter()
         options["pass_length"] = n_rows
