@@ -32,6 +32,9 @@ SHARE_OF_ROWS = 1 / 2
 # Numbers in the rows that stay next to each other in shuffled passes: where the data do
 # not fit into the cache, single short rows would have to be waited for.
 NUMBERS_IN_BLOCK = 500
+# Most rows in a block, as a share of all: rows that always follow each other undo what
+# the ones before did to the intercept, which each moves by 1 / (HOLD n) of its error.
+BLOCK_SHARE = 3e-4
 # What holds the intercept, relative to its curvature at the start: the larger, the
 # slower the intercept; the smaller, the less steady all else.
 HOLD = 0.003
@@ -215,7 +218,11 @@ class DualStepsMixin:
             table.rows.copy(),
             table.mass,
             table.shuffle,
-            block_size=max(1, NUMBERS_IN_BLOCK * n_rows // objective.n_nonzero),
+            block_size=int(
+                max(
+                    1, n_rows * min(NUMBERS_IN_BLOCK / objective.n_nonzero, BLOCK_SHARE)
+                )
+            ),
         )
         options["history"], started = later, perf_counter()
         options["pass_length"] = n_rows
