@@ -35,7 +35,7 @@ ALPHAS = (1e-4, 1e-6)
 N_SEEDS = 5
 SEEN = (
     "w8a a9a cover_2v4 mammography mnist/9 coco/0 coco/5 coco/14 newsgroups/0 "
-    "newsgroups/7 newsgroups/15 imbalanced heterogeneous sparse"
+    "newsgroups/7 newsgroups/10 newsgroups/15 imbalanced heterogeneous sparse"
 ).split()
 
 
