@@ -472,3 +472,22 @@ def test_the_warning_is_about_tol_where_rounding_would_decide(max_iter, rng):
     excess = clf.history_["objective"][-1] / best - 1
     assert excess <= 1e-2 or caught
     assert excess > 1e-6 or not caught
+
+
+SCALES = {
+    "time stamps": lambda X: X * [1e5, 1, 1, 1, 1, 1] + [1.7e9, 0, 0, 0, 0, 0],
+    "twelve decades": lambda X: X * 10.0 ** np.linspace(-6, 6, 6),
+}
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("penalty", ["l2", None])
+def test_raw_features_of_very_different_size(penalty, scale, rng):
+    """Without a penalty that is felt, the scale of features changes nothing."""
+    X = rng.standard_normal((3000, 6))
+    y = X @ [1, -1, 0.5, 0, 0, 1] + rng.logistic(size=3000) > 3
+    best = AWSGDClassifier(penalty=None, tol=1e-8, random_state=0).fit(X, y)
+    raw = AWSGDClassifier(penalty=penalty, alpha=1e-18, random_state=0)
+    raw.fit(SCALES[scale](X), y)
+    best, value = (c.history_["objective"][-1] for c in (best, raw))
+    assert value <= best * (1 + 1e-3)

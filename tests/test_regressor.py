@@ -395,3 +395,14 @@ def test_absent_rows_do_not_set_the_step(linear, seed):
     settings = {"learning_rate": "adagrad", "max_iter": 2, "tol": None}
     reg = regressor(seed, **settings).fit(X, y, sample_weight=weight)
     assert reg._eta0 == regressor(seed, **settings).fit(X[1:], y[1:])._eta0
+
+
+@pytest.mark.parametrize("average", [False, True])
+def test_targets_far_from_zero_in_a_stream(average, linear, seed):
+    X, y = linear
+    y = y + 1e4 * y.std()
+    reg = AWSGDRegressor(average=average, random_state=seed)
+    for _ in range(5):
+        reg.partial_fit(X, y)
+    exact = AWSGDRegressor(random_state=seed).fit(X, y).score(X, y)
+    assert reg.score(X, y) > exact - 0.05

@@ -139,7 +139,7 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf, enough=N
             # Where the loss has kinks, Newton's method may go round in circles.
             exact, target = False, tol
         ratio = max(LEAST_RATIO, *ratios[-N_RATIOS:])
-        bound = inverse.margin * ratio * left
+        bound = inverse.margin * ratio * left if left > 0 else 0.0
         # Between kinks steps are too uneven to be trusted alone.
         if not (objective.sharp or _stands_still(values, tol * scale)):
             bound = np.inf

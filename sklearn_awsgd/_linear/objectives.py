@@ -303,7 +303,7 @@ class MultinomialObjective:
         if np.prod(shape) <= MOST_SOFTMAX_PARAMETERS:
             hessian = self._full_curvature(point.curvatures, chosen, weights, floor)
             return InverseCurvature.from_hessian(hessian, cost=0.0)
-        factors = []
+        solvers = []
         for k in range(self.n_classes):
             hessian = np.zeros((self.n_columns, self.n_columns))
             for part in _chunks(len(chosen)):
@@ -313,13 +313,13 @@ class MultinomialObjective:
             if not self.fit_intercept:
                 hessian[:, -1] = 0
             _add_penalty(np.einsum("ii->i", hessian), self.alpha, self.fit_intercept)
-            factors.append(_factor(hessian))
+            solvers.append(_solver_of(hessian))
         flops = len(chosen) * self.n_columns**2 / 10 + self.n_columns**3 / 30
         return InverseCurvature(
             lambda g: np.concatenate(
                 [
-                    cho_solve(factor, line, check_finite=False)
-                    for factor, line in zip(factors, g.reshape(shape), strict=True)
+                    solve(line)
+                    for solve, line in zip(solvers, g.reshape(shape), strict=True)
                 ]
             ),
             flops / (4 * self.n_samples * (per_row + 5)),
@@ -395,8 +395,7 @@ class InverseCurvature:
     @classmethod
     def from_hessian(cls, hessian, cost):
         """Invert a matrix, whose diagonal may be changed."""
-        factor = _factor(hessian)
-        return cls(lambda g: cho_solve(factor, g, check_finite=False), cost, True)
+        return cls(_solver_of(hessian), cost, True)
 
     def update(self, step, change):
         """Take in a step and the change of the gradient along it."""
@@ -434,18 +433,28 @@ def systematic_sample(size, n_rows, rng):
     return _batch.draw_systematically(size, n_rows, rng.random())
 
 
-def _factor(hessian):
-    """Return the Cholesky factor, of a larger diagonal where rounding asks for it."""
+def _solver_of(hessian):
+    """Return what solves for a positive matrix, whose upper triangle is changed.
+
+    It is scaled to a unit diagonal, so that features of very different size are alike,
+    and the diagonal is enlarged where rounding asks for it.
+    """
     diagonal = np.einsum("ii->i", hessian)
-    first, more = diagonal.copy(), 1e-10
+    root = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    hessian /= root
+    hessian /= root[:, None]
+    more = 1e-12
+    diagonal += more
     while True:
         try:
-            return cho_factor(hessian, check_finite=False)
+            factor = cho_factor(hessian, check_finite=False)
+            break
         except LinAlgError:
             if more > 1e300:
                 raise
-            diagonal += more * first
             more *= 100
+            diagonal += more
+    return lambda g: cho_solve(factor, g / root, check_finite=False) / root
 
 
 def _chunks(n_rows):
@@ -458,7 +467,7 @@ def _add_penalty(diagonal, alpha, fit_intercept):
     if not fit_intercept:
         diagonal[-1] = 1
     # Features without curvature and without penalty must not break the inverse.
-    diagonal += 1e-12 * diagonal.max() + 1e-300
+    diagonal[diagonal <= 0] = 1e-12 * diagonal.max() + 1e-200
 
 
 def best_constant(loss, y, mass):

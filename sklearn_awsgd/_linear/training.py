@@ -156,6 +156,7 @@ class TrainingMixin(DualStepsMixin):
 
     def _train_by_steps(self, data, table, k, target, max_iter, tol, options):
         """Train problem k by AW-SGD."""
+        self._begin_at_constants(data, k, target)
         problem, kernel = self._make_kernels(data, table, k, target)
         if data.validation is None:
             should_stop = StopRule(tol, self.n_iter_no_change)
@@ -187,6 +188,17 @@ class TrainingMixin(DualStepsMixin):
             should_stop.restore_best()
         self.sampler_._store(k, kernel)
         return outcome
+
+    def _begin_at_constants(self, data, k, target):
+        """Let "auto" begin at the best constant, where it is known: targets may be far
+        from zero, and the first rows of a stream may be of one class.
+        """
+        states = self._problem_states(k)
+        fresh = not any(state["clock"][0] or state["coef"].any() for state in states)
+        if self.learning_rate == "auto" and self.fit_intercept and fresh:
+            groups = self._groups(target) if self._n_models(target) == 1 else target
+            if len(np.unique(groups)) == self._n_groups():
+                self._set_constants(data, target, states)
 
     def _train_to_optimum(self, data, table, k, target, max_iter, tol, options):
         """Train problem k by AW-SGD, then by exact passes."""
@@ -220,7 +232,8 @@ class TrainingMixin(DualStepsMixin):
             state["clock"] += report.n_passes * n_rows
         outcome.n_iter += report.n_passes
         outcome.converged = report.converged
-        outcome.duality_gap = report.point.gap + ROUNDING_ERROR * width
+        # By rounding, gaps next to zero may be negative.
+        outcome.duality_gap = max(report.point.gap, 0.0) + ROUNDING_ERROR * width
         return outcome
 
     def _train_constant(self, data, k, target, history):
