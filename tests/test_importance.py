@@ -771,6 +771,12 @@ def test_another_loss_is_another_fit(pool, other):
         result.set_params(loss=other).partial_fit()
 
 
+def test_rates_of_labels_that_the_model_does_not_know(pool):
+    X, y, model, _, _ = pool
+    with pytest.raises(ValueError, match=r"labels array\(\[2\]\)"):
+        estimate(model, "f1").fit(X, y + (X[:, 0] > 0))
+
+
 def test_another_function_is_found_at_the_first_row(pool):
     _, y, _, _, values = pool
     keys = np.arange(len(y))[:, None]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn_awsgd._kernels._cells import cell_sizes, centre, fill
 
+from sklearn_awsgd import MinVarianceImportanceEstimator
 from sklearn_awsgd._importance.integrands import Integrand
 from sklearn_awsgd._importance.integration import Mean, Ratio
 from sklearn_awsgd._importance.learned import LearnedStrata
@@ -455,3 +456,19 @@ def test_columns_grow():
     columns.append("a", np.array([1, 2]))
     columns.append("a", np.array([3]))
     assert columns.get("a").tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("run", range(6))
+def test_rows_that_run_out_do_not_keep_a_run_from_ending(run, seed):
+    """Once most rows that vary are known, few are left to draw an error from."""
+    rng = np.random.default_rng([seed, run])
+    y = (rng.random(20_000) < 0.03).astype(int)
+    f = rng.random(20_000) < np.where(y == 1, 0.5, 0.003)
+    result = MinVarianceImportanceEstimator(
+        loss=lambda rows, y: f[rows[:, 0]],
+        rtol=0.1,
+        max_evaluations=15_000,
+        random_state=run,
+    ).fit(np.arange(20_000)[:, None], y)
+    assert result.status_ == "tolerance"
+    assert result.n_evaluations_ < 8000

@@ -39,7 +39,8 @@ class MinVarianceImportanceEstimator(DocumentationLinkMixin, BaseEstimator):
         this estimator is going to be cloned. None when `loss` needs no model.
     loss : str, callable or None, default=None
         What to average. A name: "log_loss", "zero_one", "brier", "squared_error",
-        "absolute_error", or one of the rates "precision", "recall", "f1". A callable
+        "absolute_error", or one of the rates "precision", "recall", "f1" of the second
+        class of a binary classifier. A callable
         ``loss(X_rows, y_rows)`` that returns one number, of any sign, for each row; it
         gets the estimator as first argument when there is one, and no `y_rows` when
         ``fit`` got no y. None averages y.

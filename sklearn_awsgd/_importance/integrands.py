@@ -101,6 +101,12 @@ def _positives(estimator, X, y):
             f"{len(classes)} classes; use a callable loss, such as one class against "
             "the rest."
         )
+    unknown = np.setdiff1d(y, classes)
+    if len(unknown):
+        raise ValueError(
+            f"y has labels {unknown!r} that are not among the classes {classes!r} of "
+            "the estimator; precision, recall and f1 are of its second class."
+        )
     positive = classes[1]
     predicted = np.asarray(estimator.predict(X)) == positive
     return predicted, np.asarray(y) == positive

@@ -6,8 +6,6 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import gammaincinv, ndtri
 
-# A run may stop early from this effective sample size on.
-STOPPING_SAMPLE_SIZE = 100
 # A half ends when the other one promises an interval this much narrower than wanted:
 # the two then rarely disagree on it.
 STOPPING_MARGIN = 0.95
@@ -284,14 +282,14 @@ def relative_width(estimate, target, confidence):
     return (high - low) / (2 * value) if value > 0 and high > low else np.inf
 
 
-def is_narrow(estimate, target, rtol, confidence):
+def is_narrow(estimate, target, rtol, confidence, sample_size):
     """Return whether an interval is as narrow as wanted, and of draws enough."""
-    if estimate.effective_sample_size(target) < STOPPING_SAMPLE_SIZE:
+    if estimate.effective_sample_size(target) < sample_size:
         return False
     return relative_width(estimate, target, confidence) <= rtol
 
 
-def draws_wanted(estimate, target, rtol, confidence):
+def draws_wanted(estimate, target, rtol, confidence, sample_size):
     """Return how many times its draws an estimate should have had, by itself.
 
     Parameters
@@ -304,8 +302,10 @@ def draws_wanted(estimate, target, rtol, confidence):
         Wanted half width of the interval, relative to the estimate.
     confidence : float
         Of the interval.
+    sample_size : float
+        Least effective sample size.
     """
-    if estimate.effective_sample_size(target) < STOPPING_SAMPLE_SIZE:
+    if estimate.effective_sample_size(target) < sample_size:
         return np.inf
     return (
         relative_width(estimate, target, confidence) / (STOPPING_MARGIN * rtol)

@@ -137,7 +137,10 @@ class Integrator:
         if estimate.exact:
             return "exact"
         # Of these rows all are known, of those that came before they are not.
-        narrow = rtol is not None and is_narrow(estimate, self.target, rtol, confidence)
+        least = rounds.stopping_sample_size
+        narrow = rtol is not None and is_narrow(
+            estimate, self.target, rtol, confidence, least
+        )
         return "tolerance" if narrow else "budget"
 
     def _with_past(self, estimate):

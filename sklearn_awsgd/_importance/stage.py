@@ -207,7 +207,9 @@ class Stage:
         self.is_known = self._by_half(left) == 0
         self.largest_weight = (left / n).max()
         self._drawn = cells, deviations, far
-        factor = np.sqrt(sizes / n * left / n)
+        # As if drawn with replacement: what is known of a stratum does not become less
+        # when its rows run out.
+        factor = sizes / n
         self.along_sizes = np.stack(
             [
                 self._by_half(factor * sums),

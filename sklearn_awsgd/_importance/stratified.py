@@ -47,6 +47,8 @@ class StratifiedRounds:
 
     # A round of one row is possible, and so the budget can be spent to the last.
     shortest_round = 1
+    # A run may stop early from this effective sample size on.
+    stopping_sample_size = 200
 
     def __init__(
         self,
@@ -376,14 +378,17 @@ class StratifiedRounds:
         wanted = np.zeros(2)
         for half in (0, 1):
             other = with_past(self.estimate(1 - half))
-            factor = draws_wanted(other, self.target, rtol, confidence)
+            factor = draws_wanted(
+                other, self.target, rtol, confidence, self.stopping_sample_size
+            )
             wanted[half] = taken[1 - half] * factor
         self._active = taken < wanted
         missing = np.maximum(wanted - taken, 0.0).sum()
         self.end_in_sight = self.n_draws + missing
         if self._active.any():
             return False
-        if is_narrow(with_past(self.estimate()), self.target, rtol, confidence):
+        whole = with_past(self.estimate())
+        if is_narrow(whole, self.target, rtol, confidence, self.stopping_sample_size):
             return True
         self.go_on()
         return False

@@ -103,6 +103,9 @@ class WeightedRounds:
 
     # Shorter ones have no third moment.
     shortest_round = 3
+    # A run may stop early from this effective sample size on. Draws of known points are
+    # without error and do not count.
+    stopping_sample_size = 100
     # Draws after which the wanted tolerance may be reached: not foreseen here, where
     # the variance falls faster than with the number of draws.
     end_in_sight = np.inf
@@ -231,10 +234,11 @@ class WeightedRounds:
         n_draws = np.array([half.n_draws for half in self.halves])
         if not n_draws.all():
             return False
+        least = self.stopping_sample_size
         wanted = [
             n_draws[other]
             * draws_wanted(
-                with_past(self.estimate(other)), self.target, rtol, confidence
+                with_past(self.estimate(other)), self.target, rtol, confidence, least
             )
             for other in (1, 0)
         ]
@@ -243,7 +247,8 @@ class WeightedRounds:
             return False
         # Both go on if the run does.
         self.go_on()
-        return is_narrow(with_past(self.estimate()), self.target, rtol, confidence)
+        whole = with_past(self.estimate())
+        return is_narrow(whole, self.target, rtol, confidence, least)
 
     def variance_gain(self):
         """Return the variance of as many uniform evaluations, over ours."""

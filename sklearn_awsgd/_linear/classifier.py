@@ -34,7 +34,8 @@ class AWSGDClassifier(ClassifierMixin, ClassTargetsMixin, BaseAWSGD):
 "multinomial", "squared_error", "huber", "epsilon_insensitive", \
 "squared_epsilon_insensitive"}, default="log_loss"
         The loss. "log_loss" is logistic regression, one-vs-rest for more than two
-        classes; "multinomial" is softmax regression; "hinge" is a linear support vector
+        classes; "multinomial" is softmax regression for three classes or more and
+        "log_loss" for two classes or indicators; "hinge" is a linear support vector
         machine. The last four are regression losses on targets -1 and +1.
     penalty : {"l2", "l1", "elasticnet", None}, default="l2"
         The penalty. "l1" and "elasticnet" give exact zeros.
@@ -141,7 +142,8 @@ default="auto"
         Effective number of draws of that pass, given their weights.
     duality_gap_ : ndarray of shape (n_problems,)
         Certified bound on how far the objective is above its minimum; infinite where
-        there is none (plain AW-SGD, no penalty, an l1 part in it, "multinomial").
+        there is none (plain AW-SGD, no penalty, an l1 part in it, "multinomial" of
+        three classes or more).
     draw_counts_ : ndarray of shape (n_problems, n_samples)
         How often each row was drawn in the last call, with `count_draws`.
     history_ : dict of ndarray
