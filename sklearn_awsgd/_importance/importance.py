@@ -270,19 +270,19 @@ default=None
                     "was none yet; call fit(X, y) first."
                 )
             self._check_params()
-            run = features, *_ = self._unfinished or (
+            features, integrator, generator, weight = self._unfinished or (
                 {},
                 self._integrator,
                 self._generator,
                 self._weight,
             )
             # The loss may have been repaired since.
-            run[1].rounds.integrand.replace(self.estimator, self.loss)
-            status, failure = self._run(run[1])
-            if failure is not None and not run[1].rounds.n_draws:
+            integrator.rounds.integrand.replace(self.estimator, self.loss)
+            status, failure = self._run(integrator)
+            if failure is not None and not integrator.rounds.n_draws:
                 raise failure
             vars(self).update(features)
-            return self._keep(*run[1:], status, failure)
+            return self._keep(integrator, generator, weight, status, failure)
         if not hasattr(self, "_integrator"):
             return self.fit(X, y, sample_weight, strata)
         with unchanged_on_failure(self):

@@ -327,7 +327,7 @@ class BaseAWSGD(
     def _start(self, data, targets):
         """Set up what outlives a call: states, random streams, history."""
         n_problems, n_features = len(targets), data.X.shape[1]
-        self._eta0 = self._choose_eta0(data, targets)
+        self._set_eta0(data, targets)
         n_models = sum(self._n_models(target) for target in targets)
         random_state = check_random_state(self.random_state)
         seeds = random_state.randint(np.iinfo(np.int32).max, size=n_problems)
@@ -346,6 +346,11 @@ class BaseAWSGD(
             self._complete(state)
             self._states.append(state)
 
+    def _set_eta0(self, data, targets):
+        """Set eta0, and remember what it was chosen for."""
+        self._eta0 = self._choose_eta0(data, targets)
+        self._eta0_for = self.eta0, self._rate
+
     def _complete(self, state):
         """Add to the state of a model what the parameters ask for."""
         n_features = len(state["coef"])
@@ -357,8 +362,6 @@ class BaseAWSGD(
             sizes |= {"average_intercept": 1, "average_clock": 1}
         for name, size in sizes.items():
             state.setdefault(name, np.zeros(size))
-        # What eta0 was chosen for.
-        self._eta0_for = self.eta0, self._rate
 
     def _weigh_in(self, data, sample_weight):
         """Take in the weights of some rows of a stream, and scale their loss.
@@ -414,7 +417,7 @@ class BaseAWSGD(
         self._generators = copy.deepcopy(self._generators)
         self._history = self._history.copy()
         if self._eta0_for != (self.eta0, self._rate):
-            self._eta0 = self._choose_eta0(data, targets)
+            self._set_eta0(data, targets)
         for state in self._states:
             self._complete(state)
         old, new = self.sampler_, self._make_sampler(strata, streaming=True)
