@@ -21,9 +21,12 @@ KERNELS = [
     "_two_way_sampler",
     "_factorization",
 ]
-# sqrt in a loop is only vectorised when it need not set errno. Without fused products
-# the results do not depend on the processor.
-FLAGS = [] if os.name == "nt" else ["-O3", "-fno-math-errno", "-ffp-contract=off"]
+# Loops with sqrt are only vectorised when it need not set errno, loops that choose from
+# two values when nobody waits for floating point traps. Without fused products the
+# results do not depend on the processor.
+FLAGS = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off"]
+if os.name == "nt":
+    FLAGS = []
 
 setup(
     ext_modules=[

@@ -491,3 +491,24 @@ def test_raw_features_of_very_different_size(penalty, scale, rng):
     raw.fit(SCALES[scale](X), y)
     best, value = (c.history_["objective"][-1] for c in (best, raw))
     assert value <= best * (1 + 1e-3)
+
+
+def test_wide_data_reach_the_tolerance_with_next_to_no_penalty():
+    rng = np.random.default_rng(4)
+    n, d, alpha, tol = 3000, 3050, 1e-7, 0.01
+
+    def sizes(size):
+        return rng.lognormal(size=size)
+
+    X = sparse.random_array(
+        (n, d), density=15 / d, format="csr", rng=rng, data_sampler=sizes
+    )
+    y = rng.random(n) < 1 / (1 + np.exp(2 - X @ rng.normal(size=d) / 2))
+    signs = np.where(y, 1.0, -1.0)
+    exact = AWSGDClassifier(alpha=alpha, tol=1e-9, max_iter=5000, random_state=0)
+    optimum = objective(exact.fit(X, y), X, signs)
+    # The estimate alone would let the second stop at twice the tolerance.
+    for seed in range(4):
+        clf = AWSGDClassifier(alpha=alpha, tol=tol, random_state=seed).fit(X, y)
+        assert objective(clf, X, signs) <= (1 + tol) * optimum
+        assert clf.n_iter_ < exact.n_iter_ / 2

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn_awsgd._kernels._rows import Rows
 
-from sklearn_awsgd._kernels import _losses
+from sklearn_awsgd._kernels import _batch, _losses
 
 EPSILON = 0.3
 # Each loss with its formula in NumPy and the places where it has a kink in z.
@@ -144,3 +145,53 @@ def test_log_loss_derivative_has_full_precision_at_both_ends():
     z = np.array([-700.0, -40.0, 40.0, 700.0])
     _, derivative = _losses.LogLoss()(np.ones(4), z)
     np.testing.assert_allclose(derivative, [-1, -1, -np.exp(-40), -np.exp(-700)])
+
+
+def exact_pass(loss, y, z):
+    """Return losses, derivatives and curvatures of rows as exact passes have them.
+
+    One feature, z, and a pass for each row in which only that row has mass.
+    """
+    curvatures, result = np.empty(len(y)), []
+    for mass in np.eye(len(y)):
+        gradients, sums = np.empty((2, 2)), np.empty((2, 2))
+        X, w = Rows(z[:, None]), np.ones(1)
+        _batch.evaluate(X, loss, y, mass, w, 0.0, gradients, sums, curvatures)
+        result.append((sums[:, 0].sum(), gradients[:, 1].sum()))
+    return *np.array(result).T, curvatures
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@given(rows=st.lists(st.tuples(signs, predictions), min_size=1, max_size=20))
+def test_exact_passes_have_the_losses_of_single_rows(name, rows):
+    loss = LOSSES[name][0]
+    y, z = np.array(rows).T.copy()
+    losses, derivatives, curvatures = exact_pass(loss, y, z)
+    expected, expected_derivatives = loss(y, z)
+    np.testing.assert_allclose(losses, expected, rtol=1e-14, atol=1e-15)
+    np.testing.assert_allclose(derivatives, expected_derivatives, rtol=1e-14)
+    # p (1 - p) of single rows loses digits next to p = 1, the others do not.
+    np.testing.assert_allclose(
+        curvatures, loss.second_derivatives(y, z), rtol=1e-13, atol=4e-16
+    )
+
+
+def test_log_loss_of_exact_passes_at_the_far_ends():
+    z = np.array([0.0, 1e-300, 40.0, 690.0, 800.0, 1e300, np.inf])
+    for sign in (1.0, -1.0):
+        for y in (1.0, -1.0):
+            parts = [
+                exact_pass(_losses.LogLoss(), np.array([y]), np.array([sign * one]))
+                for one in z
+            ]
+            losses, derivatives, curvatures = np.array(parts)[..., 0].T
+            np.testing.assert_allclose(
+                losses, np.logaddexp(0, -y * sign * z), rtol=1e-14, atol=1e-300
+            )
+            # p of margins beyond 700 is rounded up to exp(-700).
+            p = np.exp(-np.logaddexp(0, y * sign * z))
+            np.testing.assert_allclose(derivatives, -y * p, rtol=1e-13, atol=1e-300)
+            assert (curvatures >= 0).all()
+            assert (curvatures <= 0.25).all()
+    for column in exact_pass(_losses.LogLoss(), np.ones(1), np.array([np.nan]))[:2]:
+        assert np.isnan(column).all()

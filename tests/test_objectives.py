@@ -11,6 +11,7 @@ from scipy.optimize import minimize_scalar
 from sklearn_awsgd import AWSGDClassifier
 from sklearn_awsgd._linear.objectives import (
     MANY_COLUMNS,
+    InverseCurvature,
     LinearObjective,
     MultinomialObjective,
     best_constant,
@@ -211,3 +212,35 @@ def test_best_constant(loss, weighted, real, rng):
 
     lowest = minimize_scalar(mean_loss, (-1.0, 1.0), tol=1e-12).fun
     assert mean_loss(best_constant(compiled, y, mass)) <= lowest * (1 + 1e-3) + 1e-12
+
+
+def test_inverse_curvature_satisfies_its_pairs(rng):
+    A = rng.normal(size=(8, 8))
+    hessian, diagonal = A @ A.T + np.eye(8), rng.random(8) + 0.1
+    inverse = InverseCurvature.from_diagonal(diagonal)
+    np.testing.assert_allclose(inverse @ np.ones(8), 1 / diagonal)
+    for _ in range(3):
+        step = rng.normal(size=8)
+        inverse.update(step, hessian @ step)
+        # The secant equation, and symmetry.
+        np.testing.assert_allclose(inverse @ (hessian @ step), step)
+        full = np.column_stack([inverse @ e for e in np.eye(8)])
+        np.testing.assert_allclose(full, full.T, atol=1e-12)
+        assert np.linalg.eigvalsh((full + full.T) / 2).min() > 0
+
+
+def test_the_scale_of_a_diagonal_does_not_matter_once_there_is_a_pair(rng):
+    diagonal, step, g = rng.random(5) + 0.1, rng.normal(size=5), rng.normal(size=5)
+    change = step * (rng.random(5) + 0.5)
+    products = []
+    for scale in (1e-3, 1.0, 1e3):
+        inverse = InverseCurvature.from_diagonal(scale * diagonal)
+        inverse.update(step, change)
+        products.append(inverse @ g)
+    np.testing.assert_allclose(products, [products[0]] * 3)
+    other = InverseCurvature.from_diagonal(np.ones(5))
+    replaced = InverseCurvature.from_diagonal(diagonal)
+    for one in (other, replaced):
+        one.update(step, change)
+    replaced.replace(InverseCurvature.from_diagonal(np.full(5, 7.0)))
+    np.testing.assert_allclose(replaced @ g, other @ g)

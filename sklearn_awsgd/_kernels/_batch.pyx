@@ -9,12 +9,12 @@ from scipy.linalg.cython_blas cimport dgemv
 
 from sklearn_awsgd._kernels._losses cimport Loss
 from sklearn_awsgd._kernels._rows cimport (
-    DENSE, FLOAT64, Row, Rows, axpy, dot, get_row, prefetch_row
+    DENSE, FLOAT64, INT64, Row, Rows, axpy, dot, get_row, prefetch_row
 )
 
 cdef enum:
-    # Dense rows up to this length are handled in blocks of rows, of at most
-    # BLOCK_SIZE numbers, below what would wake the threads of BLAS.
+    # Dense rows up to this length are multiplied in blocks of at most BLOCK_SIZE
+    # numbers, below what would wake the threads of BLAS.
     SHORT_ROW = 512
     BLOCK_SIZE = 8192
     LARGEST_BLOCK = 64
@@ -51,47 +51,72 @@ def evaluate(
     curvatures : ndarray of shape (n_samples,)
         Set to d2f/dz2 of each row.
     """
-    cdef Py_ssize_t i, k, start, side = 0, n = rows.n_rows, d = rows.n_features
+    cdef Py_ssize_t i, k, start, side, n = rows.n_rows, d = rows.n_features
     cdef Py_ssize_t size, block = 1
-    cdef double z, value, derivative = 0.0, p = 1.0 / n
+    cdef double p = 1.0 / n
+    # Sums of P f, P c z and P c of the two sides.
+    cdef double[3] lower, upper
+    cdef bint is_upper
+    cdef bint in_place = rows.value_kind == FLOAT64 and rows.index_kind != INT64
+    cdef bint short_dense = rows.index_kind == DENSE and d <= SHORT_ROW
     cdef Row row
-    # Short dense rows are multiplied in blocks that stay in the first level cache.
-    if rows.index_kind == DENSE and rows.value_kind == FLOAT64 and d <= SHORT_ROW:
-        block = max(1, min(<Py_ssize_t> LARGEST_BLOCK, BLOCK_SIZE // d))
-    cdef double[::1] scores = np.empty(block)
-    cdef double[:, ::1] derivatives = np.empty((2, block))
+    # Blocks of rows that are read once more while they are in the cache; rows that are
+    # converted, or fill the cache, are handled one by one.
+    if in_place and (short_dense or rows.index_kind != DENSE):
+        block = LARGEST_BLOCK
+        if short_dense:
+            block = max(1, min(block, <Py_ssize_t> BLOCK_SIZE // d))
+    cdef double[::1] scores = np.empty(block), losses = np.empty(block)
+    cdef double[::1] derivatives = np.empty(block)
+    cdef double[:, ::1] sides = np.empty((2, block))
     gradients[:] = 0.0
-    sums[:] = 0.0
     with nogil:
+        for k in range(3):
+            lower[k] = 0.0
+            upper[k] = 0.0
         start = 0
         while start < n:
             size = min(block, n - start)
             get_row(rows, start, &row)
-            if block > 1:
+            if short_dense and in_place:
                 block_scores(row.values, size, d, &coef[0], &scores[0])
             else:
-                scores[0] = dot(&row, &coef[0])
+                for k in range(size):
+                    get_row(rows, start + k, &row)
+                    scores[k] = dot(&row, &coef[0])
             for k in range(size):
-                i = start + k
+                scores[k] += intercept
+            loss.evaluate_many(
+                &y[start], &scores[0], size, &losses[0], &derivatives[0],
+                &curvatures[start],
+            )
+            for k in range(size):
                 if mass is not None:
-                    p = mass[i]
-                z = scores[k] + intercept
-                value = loss.evaluate(y[i], z, &derivative)
-                curvatures[i] = loss.curvature(y[i], z, derivative)
-                side = derivative > 0.0
-                derivatives[side, k] = p * derivative
-                derivatives[1 - side, k] = 0.0
-                sums[side, 0] += p * value
-                sums[side, 1] += p * derivative * z
-                gradients[side, d] += p * derivative
-            if block > 1:
+                    p = mass[start + k]
+                losses[k] *= p
+                derivatives[k] *= p
+                is_upper = derivatives[k] > 0.0
+                sides[0, k] = 0.0 if is_upper else derivatives[k]
+                sides[1, k] = derivatives[k] if is_upper else 0.0
+                lower[0] += 0.0 if is_upper else losses[k]
+                upper[0] += losses[k] if is_upper else 0.0
+                lower[1] += sides[0, k] * scores[k]
+                upper[1] += sides[1, k] * scores[k]
+                lower[2] += sides[0, k]
+                upper[2] += sides[1, k]
+            if short_dense and in_place:
                 for side in range(2):
-                    add_block(
-                        row.values, size, d, &derivatives[side, 0], &gradients[side, 0]
-                    )
-            elif derivatives[side, 0] != 0.0:
-                axpy(derivatives[side, 0], &row, &gradients[side, 0])
+                    add_block(row.values, size, d, &sides[side, 0], &gradients[side, 0])
+            else:
+                for k in range(size):
+                    if derivatives[k] != 0.0:
+                        if block > 1:
+                            get_row(rows, start + k, &row)
+                        side = derivatives[k] > 0.0
+                        axpy(derivatives[k], &row, &gradients[side, 0])
             start += size
+        sums[0, 0], sums[0, 1], gradients[0, d] = lower[0], lower[1], lower[2]
+        sums[1, 0], sums[1, 1], gradients[1, d] = upper[0], upper[1], upper[2]
 
 
 cdef void block_scores(

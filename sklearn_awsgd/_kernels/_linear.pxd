@@ -50,13 +50,18 @@ cdef class CoordinateRate(LinearProblem):
     cdef double[::1] squares, moves, rates
     cdef long long[::1] seen
     cdef long long now
-    cdef bint lazy, eager, waiting, plain
+    cdef bint lazy, eager, waiting, packing, is_packed
+    cdef double[:, ::1] packed
+    # What is gathered of the coordinates of a row.
+    cdef double[::1] row_coef, row_squares, row_rates
     cdef double rate(self, Py_ssize_t j) noexcept nogil
     cdef double step_rate(self, Py_ssize_t j, double g) noexcept nogil
     cdef void catch_up(self, Py_ssize_t j) noexcept nogil
     cdef void catch_up_all(self) noexcept nogil
     cdef void look_for_waiting(self) noexcept nogil
     cdef void move_dense(self, const Row* row, double g) noexcept nogil
-    cdef void move_plain(self, const Row* row, double g) noexcept nogil
-    cdef void catch_up_plain(self, const Row* row) noexcept nogil
+    cdef double predict_packed(self, const Row* row) noexcept nogil
+    cdef void move_packed(self, const Row* row, double g) noexcept nogil
+    cdef void pack(self) noexcept nogil
+    cdef void unpack(self) noexcept nogil
     cdef void move_sparse(self, const Row* row, double g) noexcept nogil

@@ -131,6 +131,8 @@ def run(
             size = min(batch.shape[0], n_draws - done)
             for b in range(size):
                 sampler.draw(&batch[b])
+            for b in range(min(<Py_ssize_t> AHEAD, size)):
+                problem.prefetch(&batch[b])
             for b in range(size):
                 x = &batch[b]
                 if b + AHEAD < size:

@@ -6,3 +6,8 @@ cdef class Loss:
     cdef double evaluate(self, double y, double z, double* derivative) noexcept nogil
     # d2f/dz2, given what `evaluate` said of the derivative.
     cdef double curvature(self, double y, double z, double derivative) noexcept nogil
+    # All three of n rows, for exact passes.
+    cdef void evaluate_many(
+        self, const double* y, const double* z, Py_ssize_t n, double* losses,
+        double* derivatives, double* curvatures
+    ) noexcept nogil

@@ -14,6 +14,8 @@ cdef class Rows:
     cdef double[::1] value_scratch
     cdef int[::1] index_scratch
     cdef readonly Py_ssize_t n_rows, n_features
+    # Numbers in the longest row.
+    cdef readonly Py_ssize_t longest
     cdef void convert(self, Py_ssize_t start, Row* row) noexcept nogil
 
 
@@ -65,10 +67,20 @@ cdef extern from *:
     void PREFETCH(const void* address) noexcept nogil
 
 
+cdef inline void ask_for(const char* begin, Py_ssize_t size) noexcept nogil:
+    """Ask for the cache lines of the first numbers behind an address."""
+    cdef Py_ssize_t k
+    size = min(size, <Py_ssize_t> 1024)
+    for k in range(0, size, 64):
+        PREFETCH(begin + k)
+    # The last line, which the steps above may have missed.
+    PREFETCH(begin + size - 1)
+
+
 cdef inline void prefetch_row(Rows rows, Py_ssize_t i) noexcept nogil:
     """Ask for the beginning of row i; the hardware follows on its own from there."""
     cdef Py_ssize_t start, width = 4 if rows.value_kind == FLOAT32 else 8
-    cdef Py_ssize_t k, size = rows.n_features
+    cdef Py_ssize_t size = rows.n_features
     if rows.index_kind == DENSE:
         start = i * rows.n_features
     elif rows.index_kind == INT32:
@@ -77,12 +89,10 @@ cdef inline void prefetch_row(Rows rows, Py_ssize_t i) noexcept nogil:
     else:
         start = (<const long long*> rows.indptr)[i]
         size = (<const long long*> rows.indptr)[i + 1] - start
-    size = min(size * width, <Py_ssize_t> 1024)
-    for k in range(0, size, 64):
-        PREFETCH(rows.values + start * width + k)
+    ask_for(rows.values + start * width, size * width)
     if rows.index_kind != DENSE:
-        for k in range(0, size // 2, 64):
-            PREFETCH(rows.indices + start * (4 if rows.index_kind == INT32 else 8) + k)
+        width = 4 if rows.index_kind == INT32 else 8
+        ask_for(rows.indices + start * width, size * width)
 
 
 cdef double dot(const Row* row, const double* w) noexcept nogil

@@ -40,18 +40,18 @@ cdef class Rows:
         self.value_kind = FLOAT64 if data.dtype == np.float64 else FLOAT32
         self.index_kind = DENSE
         self.values = <const char*> cnp.PyArray_DATA(data)
-        longest = self.n_features
+        self.longest = self.n_features
         if sparse.issparse(X):
             if X.indices.dtype != X.indptr.dtype:
                 raise ValueError("X.indices and X.indptr must have one dtype.")
             self.index_kind = INT32 if X.indices.dtype == np.int32 else INT64
             self.indices = <const char*> cnp.PyArray_DATA(X.indices)
             self.indptr = <const char*> cnp.PyArray_DATA(X.indptr)
-            longest = int(np.diff(X.indptr).max(initial=0))
+            self.longest = int(np.diff(X.indptr).max(initial=0))
         if self.value_kind == FLOAT32:
-            self.value_scratch = np.empty(max(longest, 1))
+            self.value_scratch = np.empty(max(self.longest, 1))
         if self.index_kind == INT64:
-            self.index_scratch = np.empty(max(longest, 1), dtype=np.int32)
+            self.index_scratch = np.empty(max(self.longest, 1), dtype=np.int32)
 
     cdef void convert(self, Py_ssize_t start, Row* row) noexcept nogil:
         """Copy the row that begins at `start` into the scratch row."""

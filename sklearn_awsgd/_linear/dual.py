@@ -21,7 +21,7 @@ from sklearn_awsgd.samplers import ProblemView
 
 # The curvature of a row, relative to what the penalty gives it. The larger, the more
 # passes the steps need; beyond this the finish is quicker.
-LARGEST_RATIO = 8.0
+LARGEST_RATIO = 64.0
 # The same for losses with kinks, for which the finish takes many more passes.
 LARGEST_RATIO_WITH_KINKS = 800.0
 # Passes are slow, and the finish quicker, if more of the gap is left after two. With

@@ -34,10 +34,13 @@ MOST_REFRESHED = 3
 # and no less than LEAST_RATIO.
 N_RATIOS = 3
 LEAST_RATIO = 1.5
-# Passes, and share of all passes, over which the objective must have stood still where
-# the loss has kinks, or proximal steps had curvature added.
-N_STILL = 5
-SHARE_STILL = 1 / 3
+# Where the estimate alone cannot be trusted, the objective must have stood still too:
+# for so many passes, a share of all of them, and up to a part of the tolerance. Where
+# the loss has kinks or proximal steps had curvature added, and with a diagonal.
+STILL = (5, 1 / 3, 1 / 4)
+STILL_WITH_DIAGONAL = (2, 1 / 6, 1 / 2)
+# A diagonal is renewed when the objective has fallen to this part of what it was.
+RENEWAL = 0.5
 # Flops of all rows' curvature below which the finish goes on until rounding decides.
 CHEAP = 3e5
 # Shorter steps than this mean that the curvature is far too small, as where a loss is
@@ -122,8 +125,8 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf, enough=N
     # The suboptimality over its estimate, as the last steps tell it.
     ratios, gained, estimate = [LEAST_RATIO], 0.0, np.inf
     inverse = objective.inverse_curvature(point, n_rows, rng, floor)
-    # Passes until the curvature was last sampled.
-    n_sampled = len(values)
+    # Passes until the curvature was last sampled, and the objective there.
+    n_sampled, value_sampled = len(values), point.value
     while True:
         direction = -(inverse @ point.gradient)
         slope = point.gradient @ direction
@@ -140,9 +143,13 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf, enough=N
             exact, target = False, tol
         ratio = max(LEAST_RATIO, *ratios[-N_RATIOS:])
         bound = inverse.margin * ratio * left if left > 0 else 0.0
-        # Between kinks steps are too uneven to be trusted alone.
-        if not (objective.sharp or _stands_still(values, tol * scale)):
+        # Between kinks steps are too uneven to be trusted alone, and what is known of
+        # wide data is too little.
+        if not objective.sharp and not _stands_still(values, tol * scale, STILL):
             bound = np.inf
+        if inverse.diagonal:
+            if not _stands_still(values, tol * scale, STILL_WITH_DIAGONAL):
+                bound = np.inf
         bound = min(bound, point.gap)
         if bound <= target * scale:
             return Report(point, len(values), True)
@@ -180,6 +187,9 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf, enough=N
             inverse.update(new.v - point.v, new.gradient - point.gradient)
             gained = point.value - new.value
             point = new
+            if inverse.diagonal and point.value < RENEWAL * value_sampled:
+                inverse.replace(objective.inverse_curvature(point, n_rows, rng, floor))
+                value_sampled = point.value
             if not exact and floor == 0:
                 continue
             floor = floor / 16 if floor > 1 / 16 else 0.0
@@ -230,10 +240,13 @@ def _search_line(evaluate, point, direction, step, new):
     return new
 
 
-def _stands_still(values, change):
-    """Return whether the last values have fallen by less than a quarter of `change`."""
-    n_still = max(N_STILL, int(SHARE_STILL * len(values)))
-    return len(values) > n_still and values[-1 - n_still] - values[-1] <= change / 4
+def _stands_still(values, tolerance, rule):
+    """Return whether the last values have fallen by a part of the tolerance only."""
+    n_passes, share, part = rule
+    n_still = max(n_passes, int(share * len(values)))
+    if len(values) <= n_still:
+        return False
+    return values[-1 - n_still] - values[-1] <= part * tolerance
 
 
 def _first_sample_size(objective, exact):
@@ -324,7 +337,7 @@ def finish_l1(
         scale = max(abs(point.value), 1e-300)
         target = (ROUNDING if exact else tol) * scale
         # With curvature added a model promises too little.
-        sure = floor == 0 or _stands_still(values, tol * scale)
+        sure = floor == 0 or _stands_still(values, tol * scale, STILL)
         if (-slope <= target and sure) or point.gap <= target:
             return Report(point, len(values), True)
         if -slope / 2 > SLOW * left and -slope / 2 < NEAR * scale:

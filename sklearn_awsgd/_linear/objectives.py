@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg.blas import daxpy
 from scipy.special import logsumexp
 
 from sklearn_awsgd._kernels import _batch
@@ -161,11 +162,12 @@ class LinearObjective:
             1 a step cannot overshoot.
         """
         if self.n_columns > MOST_PARAMETERS:
-            diagonal = _batch.hessian_diagonal(
-                self.rows, self.mass, self._floored(point, floor)
-            )
+            curvatures = self._floored(point, floor)
+            # The rows that matter change on the way, so the others count too.
+            mean = curvatures.mean() if self.mass is None else self.mass @ curvatures
+            diagonal = _batch.hessian_diagonal(self.rows, self.mass, curvatures + mean)
             _add_penalty(diagonal, self.alpha, self.fit_intercept)
-            return InverseCurvature(lambda g: g / diagonal, np.inf, sharp=False)
+            return InverseCurvature.from_diagonal(diagonal)
         return InverseCurvature.from_hessian(*self.hessian(point, n_rows, rng, floor))
 
     def hessian(self, point, n_rows, rng, floor):
@@ -292,12 +294,13 @@ class MultinomialObjective:
         if self.n_columns > MOST_PARAMETERS:
             squares = self.X.multiply(self.X) if sparse.issparse(self.X) else self.X**2
             diagonal = np.empty(shape)
-            weighted = curvature * self.mass[:, None]
+            # As for `LinearObjective`.
+            weighted = (curvature + self.mass @ curvature) * self.mass[:, None]
             diagonal[:, :-1] = (squares.T @ weighted).T
             diagonal[:, -1] = weighted.sum(axis=0)
             for line in diagonal:
                 _add_penalty(line, self.alpha, self.fit_intercept)
-            return InverseCurvature(lambda g: g / diagonal.ravel(), np.inf, sharp=False)
+            return InverseCurvature.from_diagonal(diagonal.ravel())
         chosen, times = systematic_sample(weight * (self.norms2 + 1), n_rows, rng)
         weights = times * self.mass[chosen]
         if np.prod(shape) <= MOST_SOFTMAX_PARAMETERS:
@@ -379,6 +382,9 @@ class InverseCurvature:
         What it cost, in passes over the rows.
     sharp : bool
         Whether it is good enough to tell the suboptimality from the gradient.
+    diagonal : bool, default=False
+        Whether it is a diagonal: then the last pair tells its scale, and it may be
+        replaced by that of another point without forgetting the pairs.
 
     Attributes
     ----------
@@ -387,33 +393,49 @@ class InverseCurvature:
         side.
     """
 
-    def __init__(self, solve, cost, sharp):
+    def __init__(self, solve, cost, sharp, diagonal=False):
         self.margin = 2.0 if sharp else 4.0
-        self._solve, self.cost = solve, cost
-        self._pairs = []
+        self._solve, self.cost, self.diagonal = solve, cost, diagonal
+        self._pairs, self._scale = [], 1.0
 
     @classmethod
     def from_hessian(cls, hessian, cost):
         """Invert a matrix, whose diagonal may be changed."""
         return cls(_solver_of(hessian), cost, True)
 
+    @classmethod
+    def from_diagonal(cls, diagonal):
+        """Invert a diagonal, which is never worth being sampled from more rows."""
+        return cls(lambda g: g / diagonal, np.inf, sharp=False, diagonal=True)
+
     def update(self, step, change):
         """Take in a step and the change of the gradient along it."""
         product = step @ change
         if product > 1e-10 * np.linalg.norm(step) * np.linalg.norm(change):
             self._pairs = [*self._pairs[1 - N_PAIRS :], (step, change, 1 / product)]
+            self._rescale()
+
+    def replace(self, other):
+        """Take over another diagonal."""
+        self._solve = other._solve
+        self._rescale()
+
+    def _rescale(self):
+        if self.diagonal and self._pairs:
+            _, change, inverse = self._pairs[-1]
+            self._scale = 1 / (inverse * (change @ self._solve(change)))
 
     def __matmul__(self, gradient):
         """Return the L-BFGS product with a gradient."""
         g, factors = gradient.copy(), []
         for step, change, inverse in reversed(self._pairs):
             factors.append(inverse * (step @ g))
-            g -= factors[-1] * change
-        g = self._solve(g)
+            g = daxpy(change, g, a=-factors[-1])
+        g = self._scale * self._solve(g)
         for (step, change, inverse), a in zip(
             self._pairs, reversed(factors), strict=True
         ):
-            g += (a - inverse * (change @ g)) * step
+            g = daxpy(step, g, a=a - inverse * (change @ g))
         return g
 
 
