@@ -5,7 +5,8 @@ import numpy as np
 
 from libc.math cimport INFINITY, copysign, exp, fabs, log
 
-from sklearn_awsgd._kernels._rows cimport PREFETCH  # noqa: F401  (and WIDE)
+# For WIDE.
+from sklearn_awsgd._kernels._rows cimport PREFETCH  # no-cython-lint
 
 cdef extern from *:
     """
