@@ -51,7 +51,7 @@ def evaluate(
     curvatures : ndarray of shape (n_samples,)
         Set to d2f/dz2 of each row.
     """
-    cdef Py_ssize_t i, k, start, side, n = rows.n_rows, d = rows.n_features
+    cdef Py_ssize_t k, start, side, n = rows.n_rows, d = rows.n_features
     cdef Py_ssize_t size, block = 1
     cdef double p = 1.0 / n
     # Sums of P f, P c z and P c of the two sides.

@@ -65,8 +65,9 @@ cdef class LevelSampler(RandomSampler):
         self.squares = 2.0 * self.base * 4.0**levels
         self.counts = np.zeros(self.n_strata)
         self.values = np.empty(self.n_strata)
-        # A power of two, for the search in `draw`; what is behind is never drawn.
-        self.cumulative = np.full(1 << int(self.n_strata - 1).bit_length(), 2.0)
+        # The strata that have rows, for the search in `prepare`.
+        self.filled = np.empty(self.n_strata, dtype=np.int32)
+        self.ends = np.empty(1 << int(self.n_strata - 1).bit_length())
         self.row_probability = np.empty(self.n_strata)
         self.pending_row = np.empty(4096, dtype=np.int32)
         self.pending_stratum = np.empty(4096, dtype=np.int32)
@@ -143,8 +144,8 @@ cdef class LevelSampler(RandomSampler):
         two random numbers, so those made for draws to come are still theirs when the
         state has changed.
         """
-        cdef Py_ssize_t b, s, step, k, half = self.cumulative.shape[0] >> 1
-        cdef const double* ends = &self.cumulative[0]
+        cdef Py_ssize_t b, s, step, k
+        cdef const double* ends = &self.ends[0]
         cdef Py_ssize_t[PATIENCE] slots
         cdef double u, density
         cdef Point* x
@@ -156,11 +157,12 @@ cdef class LevelSampler(RandomSampler):
                 PREFETCH(&self.safe.other[slots[b]])
                 continue
             # The first stratum that ends above u; nothing could predict branches here.
-            s = 0
-            step = half
+            k = 0
+            step = self.half
             while step > 0:
-                s += step * (ends[s + step - 1] <= u)
+                k += step * (ends[k + step - 1] <= u)
                 step >>= 1
+            s = self.filled[k]
             self.prepared_points[b].origin = s
             slots[b] = self.start[s] + <Py_ssize_t> (
                 self.uniforms_inside[b] * (self.start[s + 1] - self.start[s])
@@ -191,14 +193,14 @@ cdef class LevelSampler(RandomSampler):
 
     cdef void observe(self, const Point* x) noexcept nogil:
         cdef Py_ssize_t s = x.origin, target
-        cdef double m = self.scaled_mass(x.i)
+        cdef double m = self.scaled_mass(x.i), weight = 1.0 / (m * x.q)
         # (n P_i ||g_i||)^2
         cdef double norm2 = x.norm2 * x.q * x.q * m * m
         # As in StrataSampler: the probability that the learned part drew this row.
-        cdef double share = self.n_rows * self.row_probability[s] / (m * x.q)
+        cdef double share = self.n_rows * self.row_probability[s] * weight
         cdef double new = self.forgetting * share, old = 1.0 - self.forgetting
         if self.mixing > 0.0:
-            old += self.forgetting * (self.mixing * self.safe_density[x.i] / x.q)
+            old += self.forgetting * (self.mixing * self.safe_density[x.i] * weight * m)
         # The mean of what was seen, old weights shrunk by 1 - forgetting * share. Sums
         # of positive terms alone keep all digits: norms may be ten decades apart.
         old *= self.counts[s]
@@ -207,6 +209,7 @@ cdef class LevelSampler(RandomSampler):
             self.squares[s] = (old * self.squares[s] + new * norm2) / self.counts[s]
         target = s - s % N_LEVELS + self.level(norm2)
         if target != s and self.n_pending < self.pending_row.shape[0]:
+            PREFETCH(&self.position[x.i])
             self.pending_row[self.n_pending] = <int> x.i
             self.pending_stratum[self.n_pending] = <int> target
             self.n_pending += 1
@@ -241,26 +244,29 @@ cdef class LevelSampler(RandomSampler):
 
     cdef void refresh(self) noexcept nogil:
         """Derive the probabilities from counts and running means."""
-        cdef Py_ssize_t s, last = 0
+        cdef Py_ssize_t s, k, n_filled = 0
         cdef double total = 0.0, below = self.mixing, share
         for s in range(self.n_strata):
+            self.row_probability[s] = 0.0
             if self.start[s + 1] > self.start[s]:
                 # A stratum all of whose gradients were zero may wake up again.
                 self.values[s] = sqrt(self.squares[s] + 1e-6 * self.base)
                 total += (self.start[s + 1] - self.start[s]) * self.values[s]
-                last = s
+                self.filled[n_filled] = <int> s
+                n_filled += 1
         share = (1.0 - self.mixing) / total
-        for s in range(self.n_strata):
-            self.row_probability[s] = 0.0
-            if self.start[s + 1] > self.start[s]:
-                self.row_probability[s] = share * self.values[s]
-                below += (
-                    (self.start[s + 1] - self.start[s]) * self.row_probability[s]
-                )
-            self.cumulative[s] = below
-        # Rounding must not leave a draw behind the last stratum.
-        for s in range(last, self.n_strata):
-            self.cumulative[s] = 2.0
+        for k in range(n_filled):
+            s = self.filled[k]
+            self.row_probability[s] = share * self.values[s]
+            below += (self.start[s + 1] - self.start[s]) * self.row_probability[s]
+            self.ends[k] = below
+        # The search looks at a power of two, of which no draw may be behind the last
+        # stratum, by rounding or otherwise.
+        self.half = 1
+        while 2 * self.half < n_filled:
+            self.half *= 2
+        for k in range(n_filled - 1, 2 * self.half):
+            self.ends[k] = 2.0
         self.prepared = False
 
     def stratum_probabilities(self):

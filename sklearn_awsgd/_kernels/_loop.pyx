@@ -25,7 +25,7 @@ POINT = np.dtype(
 
 cdef enum:
     # How many draws ahead the rows are asked for.
-    AHEAD = 2
+    AHEAD = 4
 
 # Sums over draws that `run` keeps, in the order of the array `sums`.
 SUMS = ("loss", "norm2", "norm2_uniform", "weight", "weight2")
