@@ -19,8 +19,8 @@ cdef class LevelSampler(RandomSampler):
     cdef double[::1] squares, counts
     # Moves that wait for `adapt`.
     cdef int[::1] pending_row, pending_stratum
-    # Derived by `refresh`: v_s and Q of one row; the strata that have rows, their ends on
-    # (0, 1), and the first step of a search in them.
+    # Derived by `refresh`: v_s and Q of one row; the strata that have rows, their ends
+    # on (0, 1), and the first step of a search in them.
     cdef double[::1] values, row_probability, ends
     cdef int[::1] filled
     cdef Py_ssize_t half
