@@ -512,3 +512,15 @@ def test_wide_data_reach_the_tolerance_with_next_to_no_penalty():
         clf = AWSGDClassifier(alpha=alpha, tol=tol, random_state=seed).fit(X, y)
         assert objective(clf, X, signs) <= (1 + tol) * optimum
         assert clf.n_iter_ < exact.n_iter_ / 2
+
+
+def test_a_finish_that_stands_still_says_so(rng):
+    # Without a penalty the hinge of separable classes falls to nothing, of which no
+    # fraction is small.
+    X = rng.normal(size=(400, 5))
+    clf = AWSGDClassifier("hinge", alpha=0, random_state=0)
+    with pytest.warns(ConvergenceWarning) as caught:
+        clf.fit(X, X[:, 0] > 0)
+    assert clf.n_iter_ < clf.max_iter
+    assert f"after {clf.n_iter_} passes no step lowered" in str(caught[0].message)
+    assert clf.score(X, X[:, 0] > 0) == 1

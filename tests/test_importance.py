@@ -268,6 +268,8 @@ def test_row_column_estimates_the_loss_of_a_matrix():
     ],
 )
 @pytest.mark.parametrize("update", ["moments", "sgd"])
+# A Gaussian is no good for the square root on the positive half of the line.
+@pytest.mark.filterwarnings("ignore:As many uniform draws")
 def test_integrals_under_a_distribution(distribution, loss, truth, update):
     result = estimate(
         loss=loss, sampler=GaussianSampler(update=update), max_evaluations=5000
@@ -287,6 +289,32 @@ def test_a_gaussian_that_does_not_move():
     sampler = GaussianSampler(update="sgd", eta0=0)
     result = estimate(loss=lambda x: x**2, sampler=sampler).fit(stats.norm())
     assert abs(result.estimate_ - 1) < 5 * result.std_error_
+
+
+def test_a_large_constant_under_a_distribution_is_told_about():
+    with pytest.warns(UserWarning, match="subtract from the loss"):
+        result = estimate(loss=lambda x: x, rtol=None).fit(stats.norm(100, 1))
+    assert result.variance_gain_ < 0.5
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rest = estimate(loss=lambda x: x - 100, rtol=None).fit(stats.norm(100, 1))
+    assert abs(rest.estimate_) < 5 * rest.std_error_
+    assert rest.std_error_ < result.std_error_ / 3
+
+
+def test_intervals_of_a_few_evaluations_are_told_about(pool):
+    X, y, model, _, _ = pool
+    few = estimate(estimator=model, loss="log_loss", max_evaluations=30)
+    with pytest.warns(ConvergenceWarning, match="max_evaluations=30 to 50"):
+        few.fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        few.set_params(max_evaluations=100).partial_fit()
+
+
+def test_a_distribution_without_a_density_is_refused():
+    with pytest.raises(TypeError, match="as rows, and their probabilities"):
+        estimate(loss=lambda x: x).fit(stats.poisson(3))
 
 
 @pytest.mark.parametrize("sampler", ["norm", "row_column"])
@@ -359,6 +387,7 @@ def test_given_strata(pool):
         estimate(loss=len, sampler="strata").fit(X)
 
 
+@pytest.mark.filterwarnings("ignore:The interval of")
 def test_small_strata_are_joined_and_the_others_keep_their_order():
     strata = np.repeat(["a", "b", "c", "d", "e"], [20, 200, 30, 400, 100])
     random = np.random.default_rng(0)
@@ -420,6 +449,7 @@ BUDGETED = {
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:As many uniform draws")
 @pytest.mark.parametrize("name", BUDGETED)
 @settings(max_examples=12, deadline=None)
 @given(

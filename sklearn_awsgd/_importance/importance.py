@@ -19,6 +19,13 @@ from sklearn_awsgd.samplers import RowColumnSampler, StrataSampler
 
 SAMPLERS = ("auto", "uniform", "label", "strata", "norm", "row_column", "gaussian")
 
+# Evaluations below which intervals are too short: at 20, three in five hold the truth.
+FEWEST_EVALUATIONS = 50
+# Below this variance gain a user is told that plain draws would be better, if there are
+# evaluations enough to know.
+LEAST_GAIN = 0.5
+KNOWN_GAIN = 200
+
 
 class MinVarianceImportanceEstimator(DocumentationLinkMixin, BaseEstimator):
     """Mean of a function over rows, from a few of them, with a confidence interval.
@@ -404,6 +411,26 @@ default=None
                 "their error; raise max_evaluations, call partial_fit(), or give a "
                 "surrogate.",
                 ConvergenceWarning,
+                stacklevel=3,
+            )
+        elif status != "exact" and self.n_evaluations_ < FEWEST_EVALUATIONS:
+            warnings.warn(
+                f"The interval of {self.n_evaluations_} evaluations may be far too "
+                f"short; raise max_evaluations={self.max_evaluations} to "
+                f"{FEWEST_EVALUATIONS} or more, or call partial_fit().",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        elif (
+            status != "exact"
+            and self.n_evaluations_ >= KNOWN_GAIN
+            and self.variance_gain_ < LEAST_GAIN
+        ):
+            warnings.warn(
+                f"As many uniform draws would have {self.variance_gain_:.2g} times the "
+                f"variance that sampler={self.sampler!r} has here; subtract from the "
+                "loss what is known of it, such as a constant, or use another sampler.",
+                UserWarning,
                 stacklevel=3,
             )
         return self

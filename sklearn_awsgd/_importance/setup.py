@@ -60,6 +60,12 @@ def make_rounds(estimator, X, y, sample_weight, strata, generator, *, reset):
     given["surrogate"] = estimator.surrogate
     if is_distribution(X):
         return _make_distribution(estimator, X, given, generator), 1.0
+    if hasattr(X, "rvs"):
+        raise TypeError(
+            f"X is a {type(X).__name__}, which has no density (logpdf); give the "
+            "values of a discrete distribution as rows, and their probabilities as "
+            "sample_weight."
+        )
     if sampler == "gaussian" or isinstance(sampler, GaussianSampler):
         raise TypeError(
             "A Gaussian sampler needs X to be a frozen continuous distribution of "

@@ -130,11 +130,17 @@ class TrainingMixin(DualStepsMixin):
                     f", or raise epsilon={self.epsilon}: far below the residuals it "
                     "makes the loss a line with a kink"
                 )
+            n_most = max(o.n_iter for o in outcomes if not o.converged)
+            if late or n_most >= max_iter:
+                name = limit.partition("=")[0]
+                reason = f"in {limit} {unit}; raise {name} or tol, or {remedy}."
+            else:
+                reason = (
+                    f"as after {n_most} passes no step lowered the objective any more; "
+                    f"raise tol or alpha={self.alpha}, or {remedy}."
+                )
             warnings.warn(
-                f"tol={tol} was not reached in {limit} {unit}; raise "
-                f"{limit.partition('=')[0]} or tol, or {remedy}.",
-                ConvergenceWarning,
-                stacklevel=3,
+                f"tol={tol} was not reached {reason}", ConvergenceWarning, stacklevel=3
             )
         self.n_iter_ = max(outcome.n_iter for outcome in outcomes)
         self.variance_gain_ = np.array([o.variance_gain for o in outcomes])
