@@ -31,7 +31,7 @@ def evaluate(
     double[:, ::1] sums,
     double[::1] curvatures,
 ):
-    """Sum losses, gradients and curvatures over all rows, reading each row once.
+    """Sum losses, gradients and curvatures over all rows, in one pass.
 
     The rows fall in two sides by the sign of their derivative c = df/dz (0 for c <= 0,
     1 for c > 0), which is what a certificate of optimality needs.
@@ -58,14 +58,15 @@ def evaluate(
     cdef double[3] lower, upper
     cdef bint is_upper
     cdef bint in_place = rows.value_kind == FLOAT64 and rows.index_kind != INT64
-    cdef bint short_dense = rows.index_kind == DENSE and d <= SHORT_ROW
+    cdef bint is_dense = rows.index_kind == DENSE
+    cdef bint with_blas = in_place and is_dense and d <= SHORT_ROW
     cdef Row row
-    # Blocks of rows that are read once more while they are in the cache; rows that are
-    # converted, or fill the cache, are handled one by one.
-    if in_place and (short_dense or rows.index_kind != DENSE):
+    # Blocks of rows, whose second reading finds them in the cache; rows that have to be
+    # converted, or fill it by themselves, are handled one by one.
+    if with_blas:
+        block = max(1, min(<Py_ssize_t> LARGEST_BLOCK, BLOCK_SIZE // d))
+    elif in_place and not is_dense:
         block = LARGEST_BLOCK
-        if short_dense:
-            block = max(1, min(block, <Py_ssize_t> BLOCK_SIZE // d))
     cdef double[::1] scores = np.empty(block), losses = np.empty(block)
     cdef double[::1] derivatives = np.empty(block)
     cdef double[:, ::1] sides = np.empty((2, block))
@@ -78,7 +79,7 @@ def evaluate(
         while start < n:
             size = min(block, n - start)
             get_row(rows, start, &row)
-            if short_dense and in_place:
+            if with_blas:
                 block_scores(row.values, size, d, &coef[0], &scores[0])
             else:
                 for k in range(size):
@@ -104,7 +105,7 @@ def evaluate(
                 upper[1] += sides[1, k] * scores[k]
                 lower[2] += sides[0, k]
                 upper[2] += sides[1, k]
-            if short_dense and in_place:
+            if with_blas:
                 for side in range(2):
                     add_block(row.values, size, d, &sides[side, 0], &gradients[side, 0])
             else:
