@@ -374,6 +374,7 @@ cdef class CoordinateRate(LinearProblem):
         self, rows, loss, y, norms2, state, alpha_l1, alpha_l2, fit_intercept,
         average_start, str rule, double eta0, double decay, bint sparse,
     ):
+        cdef Py_ssize_t j
         super().__init__(
             rows, loss, y, norms2, state, alpha_l1, alpha_l2, fit_intercept,
             average_start,
@@ -401,7 +402,9 @@ cdef class CoordinateRate(LinearProblem):
             )
         elif sparse:
             self.seen = np.zeros(self.coef.shape[0], dtype=np.int64)
-            self.rates = np.array([self.rate(j) for j in range(self.coef.shape[0])])
+            self.rates = np.empty(self.coef.shape[0])
+            for j in range(self.coef.shape[0]):
+                self.rates[j] = self.rate(j)
 
     cdef double rate(self, Py_ssize_t j) noexcept nogil:
         """rho_j from what coordinate j has seen."""
