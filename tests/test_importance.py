@@ -269,7 +269,7 @@ def test_row_column_estimates_the_loss_of_a_matrix():
 )
 @pytest.mark.parametrize("update", ["moments", "sgd"])
 # A Gaussian is no good for the square root on the positive half of the line.
-@pytest.mark.filterwarnings("ignore:As many uniform draws")
+@pytest.mark.filterwarnings("ignore:As many plain draws")
 def test_integrals_under_a_distribution(distribution, loss, truth, update):
     result = estimate(
         loss=loss, sampler=GaussianSampler(update=update), max_evaluations=5000
@@ -449,7 +449,7 @@ BUDGETED = {
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.filterwarnings("ignore:As many uniform draws")
+@pytest.mark.filterwarnings("ignore:As many plain draws")
 @pytest.mark.parametrize("name", BUDGETED)
 @settings(max_examples=12, deadline=None)
 @given(

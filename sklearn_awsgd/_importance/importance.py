@@ -413,7 +413,10 @@ default=None
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        elif status != "exact" and self.n_evaluations_ < FEWEST_EVALUATIONS:
+        elif (
+            status != "exact"
+            and max(self.n_evaluations_, self.max_evaluations) < FEWEST_EVALUATIONS
+        ):
             warnings.warn(
                 f"The interval of {self.n_evaluations_} evaluations may be far too "
                 f"short; raise max_evaluations={self.max_evaluations} to "
@@ -423,13 +426,19 @@ default=None
             )
         elif (
             status != "exact"
+            and self.sampler != "uniform"
             and self.n_evaluations_ >= KNOWN_GAIN
             and self.variance_gain_ < LEAST_GAIN
         ):
             warnings.warn(
-                f"As many uniform draws would have {self.variance_gain_:.2g} times the "
+                f"As many plain draws would have {self.variance_gain_:.2g} times the "
                 f"variance that sampler={self.sampler!r} has here; subtract from the "
-                "loss what is known of it, such as a constant, or use another sampler.",
+                "loss what is known of it, such as a constant"
+                + (
+                    "."
+                    if np.isinf(integrator.rounds.n_unknown)
+                    else ", or use another sampler."
+                ),
                 UserWarning,
                 stacklevel=3,
             )

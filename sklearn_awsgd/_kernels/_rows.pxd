@@ -74,7 +74,8 @@ cdef inline void ask_for(const char* begin, Py_ssize_t size) noexcept nogil:
     for k in range(0, size, 64):
         PREFETCH(begin + k)
     # The last line, which the steps above may have missed.
-    PREFETCH(begin + size - 1)
+    if size > 0:
+        PREFETCH(begin + size - 1)
 
 
 cdef inline void prefetch_row(Rows rows, Py_ssize_t i) noexcept nogil:

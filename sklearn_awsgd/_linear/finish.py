@@ -35,7 +35,7 @@ MOST_REFRESHED = 3
 N_RATIOS = 3
 LEAST_RATIO = 1.5
 # Where the estimate alone cannot be trusted, the objective must have stood still too:
-# for so many passes, a share of all of them, and up to a part of the tolerance. Where
+# for so many steps, a share of all of them, and up to a part of the tolerance. Where
 # the loss has kinks or proximal steps had curvature added, and with a diagonal.
 STILL = (5, 1 / 3, 1 / 4)
 STILL_WITH_DIAGONAL = (2, 1 / 6, 1 / 2)
@@ -127,6 +127,8 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf, enough=N
     inverse = objective.inverse_curvature(point, n_rows, rng, floor)
     # Passes until the curvature was last sampled, and the objective there.
     n_sampled, value_sampled = len(values), point.value
+    # The objective after each step that was taken.
+    reached = [point.value]
     while True:
         direction = -(inverse @ point.gradient)
         slope = point.gradient @ direction
@@ -145,10 +147,10 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf, enough=N
         bound = inverse.margin * ratio * left if left > 0 else 0.0
         # Between kinks steps are too uneven to be trusted alone, and what is known of
         # wide data is too little.
-        if not objective.sharp and not _stands_still(values, tol * scale, STILL):
+        if not objective.sharp and not _stands_still(reached, tol * scale, STILL):
             bound = np.inf
         if inverse.diagonal:
-            if not _stands_still(values, tol * scale, STILL_WITH_DIAGONAL):
+            if not _stands_still(reached, tol * scale, STILL_WITH_DIAGONAL):
                 bound = np.inf
         bound = min(bound, point.gap)
         if bound <= target * scale:
@@ -187,15 +189,16 @@ def finish(objective, v, tol, max_passes, rng, record, deadline=np.inf, enough=N
             inverse.update(new.v - point.v, new.gradient - point.gradient)
             gained = point.value - new.value
             point = new
-            if inverse.diagonal and point.value < RENEWAL * value_sampled:
-                inverse.replace(objective.inverse_curvature(point, n_rows, rng, floor))
-                value_sampled = point.value
+            reached.append(point.value)
             if not exact and floor == 0:
+                if inverse.diagonal and point.value < RENEWAL * value_sampled:
+                    inverse.replace(objective.inverse_curvature(point, n_rows, rng, 0))
+                    value_sampled = point.value
                 continue
             floor = floor / 16 if floor > 1 / 16 else 0.0
         left = np.inf
         inverse = objective.inverse_curvature(point, n_rows, rng, floor)
-        n_sampled = len(values)
+        n_sampled, value_sampled = len(values), point.value
 
 
 def _shorter(point, new, direction, step):
@@ -240,13 +243,13 @@ def _search_line(evaluate, point, direction, step, new):
     return new
 
 
-def _stands_still(values, tolerance, rule):
-    """Return whether the last values have fallen by a part of the tolerance only."""
-    n_passes, share, part = rule
-    n_still = max(n_passes, int(share * len(values)))
-    if len(values) <= n_still:
+def _stands_still(reached, tolerance, rule):
+    """Return whether the last steps have gained a part of the tolerance only."""
+    n_steps, share, part = rule
+    n_still = max(n_steps, int(share * len(reached)))
+    if len(reached) <= n_still:
         return False
-    return values[-1 - n_still] - values[-1] <= part * tolerance
+    return reached[-1 - n_still] - reached[-1] <= part * tolerance
 
 
 def _first_sample_size(objective, exact):
@@ -316,6 +319,7 @@ def finish_l1(
         return point
 
     point = evaluate(v)
+    reached = [point.value]
     floor, left = 0.0, np.inf
     direction = np.empty_like(v)
     while True:
@@ -337,7 +341,7 @@ def finish_l1(
         scale = max(abs(point.value), 1e-300)
         target = (ROUNDING if exact else tol) * scale
         # With curvature added a model promises too little.
-        sure = floor == 0 or _stands_still(values, tol * scale, STILL)
+        sure = floor == 0 or _stands_still(reached, tol * scale, STILL)
         if (-slope <= target and sure) or point.gap <= target:
             return Report(point, len(values), True)
         if -slope / 2 > SLOW * left and -slope / 2 < NEAR * scale:
@@ -350,6 +354,7 @@ def finish_l1(
             new = evaluate(point.v + step * direction)
             if new.value <= point.value + 1e-4 * step * slope:
                 point = new
+                reached.append(point.value)
                 floor = floor / 8 if floor > LEAST_FLOOR else 0.0
                 break
             if -slope <= 1e-12 * scale:

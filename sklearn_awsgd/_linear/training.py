@@ -135,9 +135,12 @@ class TrainingMixin(DualStepsMixin):
                 name = limit.partition("=")[0]
                 reason = f"in {limit} {unit}; raise {name} or tol, or {remedy}."
             else:
+                stronger = f"raise tol or alpha={self.alpha}"
+                if self.penalty is None:
+                    stronger = "raise tol, or give a penalty"
                 reason = (
                     f"as after {n_most} passes no step lowered the objective any more; "
-                    f"raise tol or alpha={self.alpha}, or {remedy}."
+                    f"{stronger}, or {remedy}."
                 )
             warnings.warn(
                 f"tol={tol} was not reached {reason}", ConvergenceWarning, stacklevel=3
