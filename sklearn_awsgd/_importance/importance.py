@@ -19,7 +19,7 @@ from sklearn_awsgd.samplers import RowColumnSampler, StrataSampler
 
 SAMPLERS = ("auto", "uniform", "label", "strata", "norm", "row_column", "gaussian")
 
-# Evaluations below which intervals are too short: at 20, three in five hold the truth.
+# Evaluations below which intervals are too short.
 FEWEST_EVALUATIONS = 50
 # Below this variance gain a user is told that plain draws would be better, if there are
 # evaluations enough to know.
@@ -433,12 +433,8 @@ default=None
             warnings.warn(
                 f"As many plain draws would have {self.variance_gain_:.2g} times the "
                 f"variance that sampler={self.sampler!r} has here; subtract from the "
-                "loss what is known of it, such as a constant"
-                + (
-                    "."
-                    if np.isinf(integrator.rounds.n_unknown)
-                    else ", or use another sampler."
-                ),
+                "loss what is known of it, such as a constant, or, for rows, use "
+                "another sampler.",
                 UserWarning,
                 stacklevel=3,
             )

@@ -15,7 +15,7 @@ from sklearn_awsgd._kernels._dual import DualSteps
 from sklearn_awsgd._kernels._rows import Rows
 from sklearn_awsgd._kernels._samplers import UniformSampler
 from sklearn_awsgd._linear.finish import Report
-from sklearn_awsgd._linear.objectives import MOST_PARAMETERS
+from sklearn_awsgd._linear.objectives import MOST_PARAMETERS, expectation
 from sklearn_awsgd._solver import History, solve
 from sklearn_awsgd.samplers import ProblemView
 
@@ -50,8 +50,7 @@ SMALLEST_TOL = 1e-9
 
 def curvature_ratio(curvature, mass, norms2, alpha):
     """Return the curvature of a mean row, relative to what the penalty gives it."""
-    mean_norm2 = norms2.mean() if mass is None else mass @ norms2
-    return curvature * mean_norm2 / (alpha * len(norms2))
+    return curvature * expectation(norms2, mass) / (alpha * len(norms2))
 
 
 class DualStop:
@@ -150,10 +149,10 @@ class DualStepsMixin:
             curvatures = loss.second_derivatives(target, z)
             # Where all rows lie on lines of their losses there is none yet.
             least = LEAST_CURVATURE * loss.smoothness
-            curvature = max(_mean(curvatures, data.mass), least)
+            curvature = max(expectation(curvatures, data.mass), least)
         else:
             # That of a parabola as high as the loss at the distance of the targets.
-            value = _mean(loss(target, z)[0], data.mass)
+            value = expectation(loss(target, z)[0], data.mass)
             curvature = value / self._target_spread(data, target) ** 2
             width = max(tol or 0.0, SMALLEST_TOL) * value / ROUNDING_SHARE
             loss = loss.rounded(width)
@@ -242,8 +241,3 @@ class DualStepsMixin:
         if point is None or ROUNDING_ERROR * width > tol * point.value:
             return outcome, None, problem.dual_point() if width == 0 else None
         return outcome, Report(point, n_passes=0, converged=True), None
-
-
-def _mean(values, mass):
-    """Return E_P of values."""
-    return values.mean() if mass is None else mass @ values

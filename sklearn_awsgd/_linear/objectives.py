@@ -164,8 +164,8 @@ class LinearObjective:
         if self.n_columns > MOST_PARAMETERS:
             curvatures = self._floored(point, floor)
             # The rows that matter change on the way, so the others count too.
-            mean = curvatures.mean() if self.mass is None else self.mass @ curvatures
-            diagonal = _batch.hessian_diagonal(self.rows, self.mass, curvatures + mean)
+            curvatures = curvatures + expectation(curvatures, self.mass)
+            diagonal = _batch.hessian_diagonal(self.rows, self.mass, curvatures)
             _add_penalty(diagonal, self.alpha, self.fit_intercept)
             return InverseCurvature.from_diagonal(diagonal)
         return InverseCurvature.from_hessian(*self.hessian(point, n_rows, rng, floor))
@@ -437,6 +437,11 @@ class InverseCurvature:
         ):
             g = daxpy(step, g, a=a - inverse * (change @ g))
         return g
+
+
+def expectation(values, mass):
+    """Return E_P of values; a mass of None means that all rows are equal."""
+    return values.mean() if mass is None else mass @ values
 
 
 def systematic_sample(size, n_rows, rng):

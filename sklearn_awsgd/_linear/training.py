@@ -121,9 +121,9 @@ class TrainingMixin(DualStepsMixin):
                 stacklevel=3,
             )
         if tol is not None and not converged:
-            limit, unit = f"max_iter={max_iter}", "passes"
+            name, limit, unit = "max_iter", max_iter, "passes"
             if late:
-                limit, unit = f"max_time={self.max_time}", "seconds"
+                name, limit, unit = "max_time", self.max_time, "seconds"
             remedy = "scale the features"
             if self.loss == "huber":
                 remedy += (
@@ -132,8 +132,7 @@ class TrainingMixin(DualStepsMixin):
                 )
             n_most = max(o.n_iter for o in outcomes if not o.converged)
             if late or n_most >= max_iter:
-                name = limit.partition("=")[0]
-                reason = f"in {limit} {unit}; raise {name} or tol, or {remedy}."
+                reason = f"in {name}={limit} {unit}; raise {name} or tol, or {remedy}."
             else:
                 stronger = f"raise tol or alpha={self.alpha}"
                 if self.penalty is None:
