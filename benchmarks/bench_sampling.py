@@ -29,7 +29,8 @@ from sklearn_awsgd import AWSGDClassifier
 from sklearn_awsgd._kernels import _linear, _losses, _samplers
 from sklearn_awsgd._kernels._loop import POINT, SUMS, run
 from sklearn_awsgd._kernels._rows import Rows
-from sklearn_awsgd.samplers import LevelSampler, ProblemView, RowTable, StrataSampler
+from sklearn_awsgd._spaces import ProblemView, RowSpace
+from sklearn_awsgd.samplers import LevelSampler, StrataSampler
 
 ALPHA = 1e-4
 TARGETS = (1e-2, 1e-3)
@@ -69,12 +70,12 @@ def draws_to(targets, X, y, best, kind, eta0, seed):
     arguments = (Rows(X), loss, target, norms2, state, 0.0, ALPHA, True, 0)
     rule = ("adagrad", eta0, 0.99, sparse.issparse(X))
     problem = _linear.CoordinateRate(*arguments, *rule)
-    table, generator = RowTable(None, norms2), np.random.PCG64(seed)
+    table, generator = RowSpace(None, norms2), np.random.PCG64(seed)
     view = ProblemView(groups=y.astype(np.int32), norms2=problem.first_norms2())
     if kind in ("level", "label"):
         setting = LevelSampler() if kind == "level" else StrataSampler()
-        setting._prepare(table, 1, 2, None)
-        sampler = setting._kernel(0, generator, table, view)
+        setting.prepare(table, 1, 2, None)
+        sampler = setting.open(table, view, 0, generator)
     else:
         rows = table.rows.copy()
         if kind == "with replacement":

@@ -27,14 +27,9 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.multioutput import MultiOutputClassifier
 
 from sklearn_awsgd import AWSGDClassifier
-from sklearn_awsgd._solver import History
-from sklearn_awsgd.samplers import (
-    LevelSampler,
-    ProblemView,
-    RowTable,
-    StrataSampler,
-    UniformSampler,
-)
+from sklearn_awsgd._solver.records import Log
+from sklearn_awsgd._spaces import ProblemView, RowSpace
+from sklearn_awsgd.samplers import LevelSampler, StrataSampler, UniformSampler
 
 STEPS = {
     "loss": "log_loss",
@@ -202,24 +197,22 @@ def recording(n_turns):
     X, y = dense(rng, 100_000, 10, np.float64), random_labels(rng, 100_000)
     costs = cost_per_update(TWO_CLASSES, X, y, (2, 8), n_turns)
     rows = []
-    table = RowTable(None, np.ones(len(y)))
+    table = RowSpace(None, np.ones(len(y)))
     view = ProblemView(y.astype(np.int32), np.ones(len(y)))
     for name, setting in (
         ("uniform", UniformSampler()),
         ("label", StrataSampler()),
         ("level", LevelSampler()),
     ):
-        setting._prepare(table, 1, 2, None)
-        sampler = setting._kernel(0, np.random.PCG64(0), table, view)
+        setting.prepare(table, 1, 2, None)
+        sampler = setting.open(table, view, 0, np.random.PCG64(0))
         seconds = []
         for _ in range(n_turns):
-            history = History()
+            log = Log()
             started = time.process_time()
             for k in range(1000):
-                history.pieces.append(
-                    (0, "sampling", k, 0.1 * k, 0.5, 1.0, 1.0, 0.0, 0.0)
-                )
-                history.add_sampling(0, k, sampler)
+                log.add_piece(k, 0.5, variance_gain=1.0, effective_sample_size=1.0)
+                log.add_sampling(k, sampler.stratum_probabilities())
             seconds.append((time.process_time() - started) / 1000)
         record_ns = 1e9 * float(np.median(seconds))
         draw_ns = costs["uniform" if name == "uniform" else "label"][0]

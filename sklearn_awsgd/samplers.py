@@ -5,8 +5,6 @@ searched over (``sampler__mixing`` in a grid search). Fitted estimators carry a 
 ``sampler_`` that holds what was learned; the parameter itself never changes.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, column_or_1d
@@ -16,6 +14,7 @@ from sklearn_awsgd._factorization.row_column import RowColumnSampler
 from sklearn_awsgd._importance.continuous import GaussianSampler
 from sklearn_awsgd._kernels import _level_sampler
 from sklearn_awsgd._kernels import _samplers as kernels
+from sklearn_awsgd._spaces import StrataLayout
 from sklearn_awsgd._validation import check_number, check_option
 
 __all__ = [
@@ -25,113 +24,6 @@ __all__ = [
     "StrataSampler",
     "UniformSampler",
 ]
-
-
-class RowTable:
-    """The rows a sampler may draw from: their masses and their norms.
-
-    It is shared, read-only, by the samplers of all one-vs-rest problems of a fit.
-
-    Parameters
-    ----------
-    mass : ndarray of shape (n_samples,) or None
-        P of each row, summing to one; None when all are equal.
-    norms2 : ndarray of shape (n_samples,)
-        Squared norms of the rows.
-    shuffle : bool, default=True
-        Whether passes over all rows take them in random order.
-
-    Attributes
-    ----------
-    rows : ndarray of int32
-        Rows with positive mass.
-    strata : ndarray of int or None
-        Given stratum of each row, as an index.
-    """
-
-    def __init__(self, mass, norms2, shuffle=True):
-        self.n_samples = norms2.shape[0]
-        self.shuffle = shuffle
-        self.mass = mass
-        self.rows = np.arange(self.n_samples, dtype=np.int32)
-        if mass is not None:
-            self.rows = self.rows[mass > 0]
-        self.strata = None
-        self._norms2 = norms2
-        self._safe = None
-
-    def safe(self):
-        """Return the density and the alias table of the safe distribution.
-
-        It is proportional to ``P_i sqrt(||x_i||^2 + 1)``, the bound of the gradient
-        norm of a Lipschitz loss with an intercept: neither a large row nor a small one
-        can then have a large weighted gradient.
-        """
-        if self._safe is None:
-            bound = np.sqrt(self._norms2 + 1)
-            if self.mass is None:
-                density = bound / bound.mean()
-                table = kernels.AliasTable(density)
-            else:
-                density = bound / (self.mass @ bound)
-                table = kernels.AliasTable(density * self.mass)
-            self._safe = density, table
-        return self._safe
-
-
-@dataclass
-class ProblemView:
-    """What a sampler may know of one problem.
-
-    Attributes
-    ----------
-    groups : ndarray of shape (n_samples,) and dtype int32
-        Group of each row: 1 for the positive class, 0 for the rest.
-    norms2 : ndarray of shape (n_samples,)
-        Squared gradient norm of each row at the start.
-    """
-
-    groups: np.ndarray
-    norms2: np.ndarray
-
-
-class StrataLayout:
-    """Which rows are in which stratum: read-only input of the compiled sampler.
-
-    Parameters
-    ----------
-    table : RowTable
-        The rows.
-    strata : ndarray of shape (n_samples,) and dtype int
-        Stratum of each row.
-    n_strata : int
-        Number of strata; some may have no rows.
-    with_safe : bool
-        Whether the safe distribution is needed.
-    """
-
-    def __init__(self, table, strata, n_strata, with_safe):
-        # Small integers are sorted by counting, in linear time.
-        narrow = np.int16 if n_strata < 2**15 else np.int32
-        rows = table.rows
-        chosen = strata[rows] if len(rows) < table.n_samples else strata
-        self.order = rows[np.argsort(chosen.astype(narrow), kind="stable")]
-        n_rows = np.bincount(chosen, minlength=n_strata)
-        self.start = np.concatenate([[0], np.cumsum(n_rows)]).astype(np.intp)
-        self.strata = np.ascontiguousarray(strata, dtype=np.int32)
-        self.within = None
-        if table.mass is None:
-            self.mass = n_rows / table.n_samples
-        else:
-            ordered = table.mass[self.order]
-            self.mass = np.bincount(
-                chosen, weights=table.mass[rows], minlength=n_strata
-            )
-            first = np.minimum(self.start[:-1], len(ordered) - 1)
-            if (ordered != np.repeat(ordered[first], n_rows)).any():
-                self.within = kernels.AliasTable(ordered, self.start)
-            self.strata = np.where(table.mass > 0, self.strata, np.int32(-1))
-        self.safe_density, self.safe = table.safe() if with_safe else (None, None)
 
 
 class UniformSampler(DocumentationLinkMixin, BaseEstimator):
@@ -154,23 +46,23 @@ class UniformSampler(DocumentationLinkMixin, BaseEstimator):
 
     _doc_page = "sampling"
 
-    def _check(self):
+    def check(self):
         """Check the parameters: there are none."""
 
-    def _prepare(self, table, n_problems, n_groups, strata):
+    def prepare(self, space, n_problems, n_groups, strata):
         """Allocate what is learned, for all problems: nothing."""
         self.probabilities_ = np.ones((n_problems, 1))
 
-    def _kernel(self, problem, generator, table, view):
+    def open(self, space, view, problem, generator):
         """Return the compiled sampler of one problem."""
         return kernels.UniformSampler(
-            generator, table.rows.copy(), table.mass, table.shuffle
+            generator, space.rows.copy(), space.mass, space.shuffle
         )
 
-    def _store(self, problem, kernel):
+    def keep(self, problem, opened):
         """Keep what the compiled sampler of one problem has learned: nothing."""
 
-    def _describe(self, strata, group_names):
+    def describe(self, strata, group_names):
         """Return what numbers of strata stand for: all rows."""
         return {"group": np.full(len(strata), "all", dtype=object)}
 
@@ -272,7 +164,7 @@ class StrataSampler(DocumentationLinkMixin, BaseEstimator):
         self.normalize = normalize
         self.start = start
 
-    def _check(self):
+    def check(self):
         check_option("sampler.by", self.by, ("label", "given"))
         check_option("sampler.update", self.update, tuple(kernels.UPDATES))
         check_option("sampler.start", self.start, ("proportional", "balanced"))
@@ -280,16 +172,16 @@ class StrataSampler(DocumentationLinkMixin, BaseEstimator):
         check_number("sampler.forgetting", self.forgetting, above=0, high=1)
         check_number("sampler.eta0", self.eta0, low=0)
 
-    def _prepare(self, table, n_problems, n_groups, strata):
+    def prepare(self, space, n_problems, n_groups, strata):
         """Allocate what is learned, for all problems.
 
         New strata of a later call are added behind the known ones.
         """
         if self.mixing > 0:
-            table.safe()  # Built here once, not by each thread.
+            space.safe()  # Built here once, not by each thread.
         n_strata = n_groups
         if self.by == "given":
-            table.strata = self._encode(strata, table.n_samples)
+            space.strata = self._encode(strata, space.n_samples)
             n_strata = len(self.strata_)
         n_known = self.tau_.shape[1] if hasattr(self, "tau_") else 0
         for name, empty in self._learned.items():
@@ -321,16 +213,16 @@ class StrataSampler(DocumentationLinkMixin, BaseEstimator):
         order = np.argsort(self.strata_, kind="stable")
         return order[np.searchsorted(self.strata_[order], strata)]
 
-    def _kernel(self, problem, generator, table, view):
+    def open(self, space, view, problem, generator):
         """Return the compiled sampler of one problem, on the state kept here."""
-        strata = view.groups if self.by == "label" else table.strata
+        strata = view.groups if self.by == "label" else space.strata
         n_strata = self.tau_.shape[1]
-        layout = StrataLayout(table, strata, n_strata, with_safe=self.mixing > 0)
+        layout = StrataLayout(space, strata, n_strata, with_safe=self.mixing > 0)
         tau = self.tau_[problem]
         unknown = np.isnan(tau)
         if self.start == "proportional":
             # Half a row for a stratum that has not come yet.
-            share = np.log(np.maximum(layout.mass, 0.5 / table.n_samples))
+            share = np.log(np.maximum(layout.mass, 0.5 / space.n_samples))
             tau[unknown] = (share - share[0])[unknown]
         else:
             tau[unknown] = 0
@@ -352,11 +244,11 @@ class StrataSampler(DocumentationLinkMixin, BaseEstimator):
             self.normalize,
         )
 
-    def _store(self, problem, kernel):
+    def keep(self, problem, opened):
         """Keep what the compiled sampler of one problem has learned."""
-        self.probabilities_[problem] = kernel.stratum_probabilities()
+        self.probabilities_[problem] = opened.stratum_probabilities()
 
-    def _describe(self, strata, group_names):
+    def describe(self, strata, group_names):
         """Return what numbers of strata stand for.
 
         Parameters
@@ -429,23 +321,23 @@ class LevelSampler(DocumentationLinkMixin, BaseEstimator):
         self.mixing = mixing
         self.forgetting = forgetting
 
-    def _check(self):
+    def check(self):
         check_number("sampler.mixing", self.mixing, low=0, below=1)
         check_number("sampler.forgetting", self.forgetting, above=0, high=1)
 
-    def _prepare(self, table, n_problems, n_groups, strata):
+    def prepare(self, space, n_problems, n_groups, strata):
         """Allocate what is learned, for all problems."""
         if self.mixing > 0:
-            table.safe()  # Built here once, not by each thread.
+            space.safe()  # Built here once, not by each thread.
         self._n_groups = n_groups
         n_strata = n_groups * _level_sampler.N_LEVELS_PER_GROUP
         self.probabilities_ = np.zeros((n_problems, n_strata))
 
-    def _kernel(self, problem, generator, table, view):
+    def open(self, space, view, problem, generator):
         """Return the compiled sampler of one problem."""
         return _level_sampler.LevelSampler(
             generator,
-            table,
+            space,
             view.groups,
             self._n_groups,
             view.norms2,
@@ -453,11 +345,11 @@ class LevelSampler(DocumentationLinkMixin, BaseEstimator):
             self.forgetting,
         )
 
-    def _store(self, problem, kernel):
+    def keep(self, problem, opened):
         """Keep what the compiled sampler of one problem has learned."""
-        self.probabilities_[problem] = kernel.stratum_probabilities()
+        self.probabilities_[problem] = opened.stratum_probabilities()
 
-    def _describe(self, strata, group_names):
+    def describe(self, strata, group_names):
         """Return what numbers of strata stand for, as :class:`StrataSampler` does."""
         groups, levels = np.divmod(strata, _level_sampler.N_LEVELS_PER_GROUP)
         return {

@@ -7,7 +7,7 @@ from scipy.special import expit
 from sklearn_awsgd._kernels._loop import POINT, SUMS, run
 from sklearn_awsgd._kernels._rows import Rows
 
-from sklearn_awsgd import AWSGDClassifier, samplers
+from sklearn_awsgd import AWSGDClassifier, _spaces
 from sklearn_awsgd._kernels import _linear, _samplers
 
 # What makes each loss that has second derivatives, from an estimator.
@@ -33,11 +33,11 @@ def strata_kernel(setting, generator, strata, n_strata=None, mass=None, norms2=N
     """Return the compiled sampler of a setting, on strata given as 0, 1, ..."""
     n_strata = int(strata.max()) + 1 if n_strata is None else n_strata
     norms2 = np.ones(len(strata)) if norms2 is None else norms2
-    table = samplers.RowTable(mass, norms2)
+    table = _spaces.RowSpace(mass, norms2)
     # Naming all strata first fixes their order, also of those that are absent.
     setting.set_params(by="given").strata_ = np.arange(n_strata)
-    setting._prepare(table, 1, n_strata, strata)
-    return setting._kernel(0, generator, table, None)
+    setting.prepare(table, 1, n_strata, strata)
+    return setting.open(table, None, 0, generator)
 
 
 def uniform_kernel(generator, n_rows, mass=None, **options):

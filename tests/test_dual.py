@@ -17,7 +17,7 @@ from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
 from sklearn_awsgd._kernels import _dual
 from sklearn_awsgd._linear.dual import LARGEST_RATIO, DualStop, curvature_ratio
 from sklearn_awsgd._linear.objectives import MOST_PARAMETERS, LinearObjective
-from sklearn_awsgd.samplers import RowTable
+from sklearn_awsgd._spaces import RowSpace
 
 ALPHA, BETA = 0.03, 0.2
 each_loss = pytest.mark.parametrize("name", SMOOTH_LOSSES)
@@ -47,7 +47,7 @@ class Setup:
             ALPHA,
             BETA,
         )
-        self.table = RowTable(self.mass, self.norms2)
+        self.table = RowSpace(self.mass, self.norms2)
 
     def shuffled(self, seed=0):
         return UniformSampler(stream(seed)[0], self.table.rows.copy(), self.mass)

@@ -10,7 +10,8 @@ from sklearn.base import clone
 
 from sklearn_awsgd import AWSGDClassifier
 from sklearn_awsgd._kernels import _level_sampler
-from sklearn_awsgd.samplers import LevelSampler, ProblemView, RowTable
+from sklearn_awsgd._spaces import ProblemView, RowSpace
+from sklearn_awsgd.samplers import LevelSampler
 
 N_ROWS, N_GROUPS = 60, 2
 N_LEVELS = _level_sampler.N_LEVELS_PER_GROUP
@@ -172,9 +173,9 @@ class Case:
 
 def level_kernel(setting, bits, groups, start2, mass=None, norms2=None):
     """Return the compiled sampler of a setting."""
-    table = RowTable(mass, np.ones(len(groups)) if norms2 is None else norms2)
-    setting._prepare(table, 1, N_GROUPS, None)
-    return setting._kernel(0, bits, table, ProblemView(groups, start2))
+    table = RowSpace(mass, np.ones(len(groups)) if norms2 is None else norms2)
+    setting.prepare(table, 1, N_GROUPS, None)
+    return setting.open(table, ProblemView(groups, start2), 0, bits)
 
 
 def check_state(case, values):

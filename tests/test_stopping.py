@@ -17,7 +17,7 @@ from sklearn.metrics import (
 from sklearn.model_selection import train_test_split
 
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
-from sklearn_awsgd._solver import StopRule, ValidationStop
+from sklearn_awsgd._solver.stopping import StopRule, ValidationStop
 from sklearn_awsgd.samplers import LevelSampler, StrataSampler
 
 

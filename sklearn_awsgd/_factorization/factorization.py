@@ -11,11 +11,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from sklearn_awsgd._factorization.finish import SAMPLING_PASSES, solve_alternately
-from sklearn_awsgd._factorization.model import EntryHistory, FactorizationModel
+from sklearn_awsgd._factorization.model import FactorizationModel
 from sklearn_awsgd._factorization.row_column import RowColumnSampler
 from sklearn_awsgd._factorization.training import padded, run_passes
 from sklearn_awsgd._kernels._factorization import LOSSES, FactorizationProblem
-from sklearn_awsgd._solver import StopRule
+from sklearn_awsgd._solver.records import Budget, Log
+from sklearn_awsgd._solver.runs import Diverged
+from sklearn_awsgd._solver.stopping import StopRule
 from sklearn_awsgd._validation import check_number, check_option, unchanged_on_failure
 from sklearn_awsgd.samplers import UniformSampler
 
@@ -315,7 +317,7 @@ class AWSGDMatrixFactorization(FactorizationModel):
                 f"sampler={self.sampler!r} is neither one of {tuple(settings)} nor a "
                 "RowColumnSampler or UniformSampler of sklearn_awsgd.samplers."
             )
-        sampler._check()
+        sampler.check()
         return sampler
 
     def _begin(self, data):
@@ -323,7 +325,7 @@ class AWSGDMatrixFactorization(FactorizationModel):
         self._random_state = copy.deepcopy(check_random_state(self.random_state))
         seed = self._random_state.randint(np.iinfo(np.int32).max)
         self._generator = np.random.PCG64(seed)
-        self._history = EntryHistory()
+        self._history = Log()
         self.sampler_ = self._make_sampler()
         mean = data.mean(lambda values: values)
         # Sizes of z and of the second derivative of the loss: rate and ridge are
@@ -383,10 +385,10 @@ class AWSGDMatrixFactorization(FactorizationModel):
         if row_factors.shape[1] > k:
             rows["row_bias"][:] = row_factors[:, k]
         problem = self._make_problem(data, rows | self._columns)
-        history = EntryHistory()
+        log = Log(verbose=self.verbose)
         finishing = max_iter is not None and self._can_finish(data)
         n_passes = min(max_iter, SAMPLING_PASSES) if finishing else max_iter
-        outcome = self._run(problem, data, n_passes, history)
+        outcome = self._run(problem, data, n_passes, log)
         if finishing and not outcome.converged:
             n_solved, outcome.converged = solve_alternately(
                 data.X,
@@ -395,11 +397,10 @@ class AWSGDMatrixFactorization(FactorizationModel):
                 (self.global_bias_, self._gain, self._ridge),
                 tol=self.tol,
                 max_iter=max_iter - n_passes,
-                history=history,
-                verbose=self.verbose,
+                log=log,
             )
             self.n_iter_ += n_solved
-        self._history.extend([history])
+        self._history.extend([log])
         if max_iter is not None and self.tol is not None and not outcome.converged:
             warnings.warn(
                 f"The objective was still falling after max_iter={max_iter} passes; "
@@ -423,7 +424,7 @@ class AWSGDMatrixFactorization(FactorizationModel):
         if not np.isfinite(self.reconstruction_err_):
             raise ValueError(self._overflow_message())
 
-    def _run(self, problem, data, max_iter, history):
+    def _run(self, problem, data, max_iter, log):
         """Run the passes; return their outcome."""
         pass_length = data.n_entries
         if data.kind == "zeros":
@@ -436,17 +437,16 @@ class AWSGDMatrixFactorization(FactorizationModel):
                 data,
                 self.sampler_,
                 self._generator,
-                history,
+                log,
                 trying=self.sampler == "auto" and not streaming and max_iter > 1,
                 pass_length=pass_length,
-                max_iter=1 if streaming else max_iter,
+                budget=Budget(1 if streaming else max_iter),
                 batch_size=self.batch_size,
                 should_stop=StopRule(
                     None if streaming else self.tol, self.n_iter_no_change
                 ),
-                verbose=self.verbose,
             )
-        except ValueError as error:
+        except Diverged as error:
             raise ValueError(self._overflow_message()) from error
         self.n_iter_ = outcome.n_iter
         self.row_probabilities_ = kernel.row_probabilities()

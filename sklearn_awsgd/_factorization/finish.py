@@ -5,8 +5,6 @@ equations, and so do all columns: solving one side costs a matrix product, a sma
 of a pass of single draws, and reads every entry once.
 """
 
-import time
-
 import numpy as np
 from scipy import sparse
 
@@ -85,7 +83,7 @@ class AlternatingSolver:
         return error / (2 * n * m) + self.ridge / 2 * ridge
 
 
-def solve_alternately(X, rows, columns, scales, *, tol, max_iter, history, verbose):
+def solve_alternately(X, rows, columns, scales, *, tol, max_iter, log):
     """Solve for rows and columns in turn, until a round has no longer much effect.
 
     Parameters
@@ -101,10 +99,8 @@ def solve_alternately(X, rows, columns, scales, *, tol, max_iter, history, verbo
         The least fraction by which a round lowers the objective.
     max_iter : int
         Largest number of solutions, of either side. Rows come last.
-    history : EntryHistory
+    log : Log
         Added to.
-    verbose : int
-        Whether to print a line for each round.
 
     Returns
     -------
@@ -115,7 +111,7 @@ def solve_alternately(X, rows, columns, scales, *, tol, max_iter, history, verbo
     """
     if max_iter < 1:
         return 0, False
-    started = time.perf_counter() - history.seconds()
+    n_draws = log.records[-1].draws
     solver = AlternatingSolver(
         X,
         np.column_stack([rows["rows"], rows["row_bias"]]),
@@ -124,13 +120,13 @@ def solve_alternately(X, rows, columns, scales, *, tol, max_iter, history, verbo
     )
     solver.solve_rows()
     n_iter, converged, last = 1, False, solver.objective()
-    history.add_solution(time.perf_counter() - started, last, verbose)
+    log.add_exact(n_draws, last)
     while not converged and n_iter + 2 <= max_iter:
         solver.solve_columns()
         solver.solve_rows()
         n_iter += 2
         objective = solver.objective()
-        history.add_solution(time.perf_counter() - started, objective, verbose)
+        log.add_exact(n_draws, objective)
         converged = last - objective <= tol * abs(last)
         last = objective
     rows["rows"][:], rows["row_bias"][:] = solver.rows[:, :-1], solver.rows[:, -1]

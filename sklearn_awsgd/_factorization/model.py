@@ -1,7 +1,6 @@
 """What a fitted factorization can be asked."""
 
 import numbers
-from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
@@ -23,40 +22,12 @@ from sklearn_awsgd._factorization.row_solver import (
     row_blocks,
     solve_rows,
 )
-from sklearn_awsgd._solver import History
 from sklearn_awsgd._validation import check_number
 
 # The prediction of an entry is the link of z.
 LINKS = {"log_loss": expit, "poisson": lambda z: np.exp(np.minimum(z, LARGEST_Z))}
 # `score` always hides the same entries of a matrix.
 SCORE_SEED = 0
-
-
-@dataclass
-class EntryHistory(History):
-    """History of a factorization: its sampling table is that of the columns."""
-
-    SAMPLING_COLUMNS = ("draws", "column", "probability")
-
-    def add_sampling(self, label, n_draws, sampler):
-        """Record the column probabilities."""
-        self.sampling.append((label, n_draws, sampler.column_probabilities()))
-
-    def add_solution(self, seconds, objective, verbose):
-        """Record exact solutions of columns and rows."""
-        n_draws = self.pieces[-1][2]
-        self.pieces.append((0, "exact", n_draws, seconds, objective, *[np.nan] * 4))
-        if verbose:
-            print(f"exact solutions: objective {objective:.6g}")
-
-    def sampling_table(self):
-        """Return the column probabilities over time as a dict of arrays."""
-        draws = np.array([row[1] for row in self.sampling])
-        table = np.array([row[2] for row in self.sampling])
-        n_times, n_columns = table.shape
-        columns = np.tile(np.arange(n_columns), n_times)
-        values = np.repeat(draws, n_columns), columns, table.ravel()
-        return dict(zip(self.SAMPLING_COLUMNS, values, strict=True))
 
 
 class FactorizationModel(
@@ -87,13 +58,19 @@ class FactorizationModel(
     def history_(self):
         """Objective and sampling statistics over time, a dict of arrays."""
         check_is_fitted(self)
-        return self._history.pieces_table()
+        return self._history.table()
 
     @property
     def sampling_history_(self):
         """Probabilities of the columns over time, a dict of arrays."""
         check_is_fitted(self)
-        return self._history.sampling_table()
+        records = self._history.sampling
+        n_columns = len(records[0].probabilities)
+        return {
+            "draws": np.repeat([r.draws for r in records], n_columns),
+            "column": np.tile(np.arange(n_columns), len(records)),
+            "probability": np.concatenate([r.probabilities for r in records]),
+        }
 
     def _missing_is_nan(self):
         value = self.missing_values

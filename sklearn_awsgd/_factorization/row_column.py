@@ -87,13 +87,13 @@ class RowColumnSampler(DocumentationLinkMixin, BaseEstimator):
         self.eta0 = eta0
         self.normalize = normalize
 
-    def _check(self):
+    def check(self):
         check_option("sampler.update", self.update, tuple(UPDATES))
         check_number("sampler.mixing", self.mixing, low=0, below=1)
         check_number("sampler.forgetting", self.forgetting, above=0, high=1)
         check_number("sampler.eta0", self.eta0, low=0)
 
-    def _kernel(self, generator, entries):
+    def open(self, entries, generator):
         """Return the compiled sampler, with what is known of the columns.
 
         The rows of each call are new.
@@ -122,8 +122,8 @@ class RowColumnSampler(DocumentationLinkMixin, BaseEstimator):
             self.normalize,
         )
 
-    def _store(self, kernel):
+    def keep(self, opened):
         """Keep what the compiled sampler has learned, up to its last draw."""
-        kernel.settle()
-        self.row_probabilities_ = kernel.row_probabilities()
-        self.column_probabilities_ = kernel.column_probabilities()
+        opened.settle()
+        self.row_probabilities_ = opened.row_probabilities()
+        self.column_probabilities_ = opened.column_probabilities()

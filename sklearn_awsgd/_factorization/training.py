@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from sklearn_awsgd._factorization.model import EntryHistory
 from sklearn_awsgd._factorization.row_column import RowColumnSampler
 from sklearn_awsgd._kernels._entries import UniformEntrySampler
-from sklearn_awsgd._solver import StopRule, solve
+from sklearn_awsgd._solver.records import Budget, Log
+from sklearn_awsgd._solver.runs import solve
 
 # "auto" keeps the learned sampler only when it gains more than this. On generated data
 # of many kinds shuffled passes were better below a gain of 2 at equal draws, and below
@@ -34,7 +34,7 @@ def padded(factors):
     return result
 
 
-def run_passes(problem, data, setting, generator, history, *, trying, **settings):
+def run_passes(problem, data, setting, generator, log, *, trying, **settings):
     """Run passes; return the outcome and the compiled sampler of the last one.
 
     Parameters
@@ -47,12 +47,12 @@ def run_passes(problem, data, setting, generator, history, *, trying, **settings
         Keeps what is learned.
     generator : numpy.random.BitGenerator
         Random stream.
-    history : EntryHistory
+    log : Log
         Added to.
     trying : bool
         Whether to go over to shuffled passes where learning does not pay.
     **settings : dict
-        Of :func:`sklearn_awsgd._solver.solve`.
+        Of :func:`sklearn_awsgd._solver.runs.solve`.
 
     Returns
     -------
@@ -64,20 +64,20 @@ def run_passes(problem, data, setting, generator, history, *, trying, **settings
     places = data.places()
     uniform = UniformEntrySampler(generator, places)
     learned = isinstance(setting, RowColumnSampler)
-    kernel = setting._kernel(generator, places) if learned else uniform
+    kernel = setting.open(places, generator) if learned else uniform
     if trying:
-        learned = _learning_pays(problem, kernel, data, history, settings)
-        setting._store(kernel)
+        learned = _learning_pays(problem, kernel, data, log, settings)
+        setting.keep(kernel)
         kernel = kernel if learned else uniform
-    passes = EntryHistory()
-    outcome = solve(problem, kernel, history=passes, **settings)
-    history.extend([passes])
+    passes = Log(log.problem, log.scale, log.verbose)
+    outcome = solve(problem, kernel, log=passes, **settings)
+    log.extend([passes])
     if learned:
-        setting._store(kernel)
+        setting.keep(kernel)
     return outcome, kernel
 
 
-def _learning_pays(problem, kernel, data, history, settings):
+def _learning_pays(problem, kernel, data, log, settings):
     """Try the learned sampler; return whether it gains more than shuffled passes.
 
     When it does not, the factors are as they were before.
@@ -86,12 +86,14 @@ def _learning_pays(problem, kernel, data, history, settings):
     whole = settings["pass_length"]
     n_draws = min(whole, max(int(TRIAL_SHARE * whole), TRIAL_DRAWS * sum(data.X.shape)))
     # The gain of the second half counts: the first has had little to learn from.
-    trial = {
-        "pass_length": -(-n_draws // 2),
-        "max_iter": 2,
-        "should_stop": StopRule(None, 1),
-    }
-    outcome = solve(problem, kernel, history=history, **settings | trial)
+    outcome = solve(
+        problem,
+        kernel,
+        pass_length=-(-n_draws // 2),
+        budget=Budget(max_passes=2),
+        batch_size=settings["batch_size"],
+        log=log,
+    )
     if outcome.variance_gain >= SHUFFLED_GAIN:
         return True
     for name, array in problem.state.items():

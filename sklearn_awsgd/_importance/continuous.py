@@ -59,7 +59,7 @@ class GaussianSampler(DocumentationLinkMixin, BaseEstimator):
         self.mixing = mixing
         self.eta0 = eta0
 
-    def _check(self):
+    def check(self):
         check_number("sampler.n_components", self.n_components, low=1, integer=True)
         check_option("sampler.update", self.update, ("moments", "sgd"))
         check_number("sampler.mixing", self.mixing, above=0, below=1)

@@ -11,7 +11,7 @@ from sklearn_awsgd._kernels import _samplers as kernels
 from sklearn_awsgd._kernels._entries import Entries
 from sklearn_awsgd._kernels._entry_samplers import ProductSampler
 from sklearn_awsgd._kernels._loop import POINT
-from sklearn_awsgd.samplers import RowTable, StrataLayout
+from sklearn_awsgd._spaces import RowSpace, StrataLayout
 
 # Most strata that bins of a score are crossed into.
 MAX_STRATA = 48
@@ -87,7 +87,7 @@ class StrataFamily:
         self._setting = setting
         self._mass = mass
         self._n_samples = n_samples
-        self._table = RowTable(mass, np.zeros(n_samples))
+        self._table = RowSpace(mass, np.zeros(n_samples))
 
     def set_strata(self, strata, n_strata):
         """Choose the strata; nothing is known of them yet."""
@@ -133,7 +133,7 @@ class StrataFamily:
         vars(self).update(state)
         # Kernels write to these, and a memory map may be read-only.
         self._state = {name: array.copy() for name, array in self._state.items()}
-        self._table = RowTable(self._mass, np.zeros(self._n_samples))
+        self._table = RowSpace(self._mass, np.zeros(self._n_samples))
         self._make_layout()
         self._make_kernel()
 

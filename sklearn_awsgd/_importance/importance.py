@@ -343,7 +343,7 @@ default=None
         elif isinstance(
             self.sampler, (StrataSampler, RowColumnSampler, GaussianSampler)
         ):
-            self.sampler._check()
+            self.sampler.check()
         else:
             raise TypeError(
                 f"sampler={self.sampler!r} is neither one of {SAMPLERS} nor a "

@@ -261,6 +261,10 @@ cdef class UniformEntrySampler(RandomSampler):
         """Return the share of each column in the draws."""
         return self.entries.column_counts() / self.entries.n_entries
 
+    def stratum_probabilities(self):
+        """Return what is recorded over time: the probabilities of the columns."""
+        return self.column_probabilities()
+
     def densities(self):
         """Return q of every cell; of missing ones, zero."""
         return scatter(self.entries, 1.0)

@@ -343,6 +343,10 @@ cdef class ProductSampler(LearnedEntrySampler):
         """Return p of the columns."""
         return np.array(self.table[self.entries.n_rows:, PROBABILITY])
 
+    def stratum_probabilities(self):
+        """Return what is recorded over time: the probabilities of the columns."""
+        return self.column_probabilities()
+
     def densities(self):
         """Return q of every cell."""
         cdef Point x

@@ -150,6 +150,10 @@ cdef class TwoWaySampler(LearnedEntrySampler):
         """Return the probability that the learned part draws each column."""
         return self.marginals()[1]
 
+    def stratum_probabilities(self):
+        """Return what is recorded over time: the probabilities of the columns."""
+        return self.column_probabilities()
+
     def marginals(self):
         """Return the probabilities of rows and of columns in the learned part."""
         cdef const Py_ssize_t[::1] start = self.entries.row_start

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sklearn_awsgd._documentation import DocumentationLinkMixin
 from sklearn_awsgd._linear.training import COORDINATE_RATES, SCALAR_RATES, TrainingMixin
-from sklearn_awsgd._solver import History
+from sklearn_awsgd._solver.records import Log
 from sklearn_awsgd._validation import (
     check_number,
     check_option,
@@ -106,7 +106,7 @@ class BaseAWSGD(
     def history_(self):
         """Objective and sampling statistics over time, a dict of arrays."""
         check_is_fitted(self)
-        return self._history.pieces_table()
+        return self._history.table()
 
     @property
     def sampling_history_(self):
@@ -121,7 +121,7 @@ class BaseAWSGD(
             names[:] = [self._group_name(k, group) for k, group in pairs]
             return names
 
-        return table | self.sampler_._describe(table["stratum"], group_names)
+        return table | self.sampler_.describe(table["stratum"], group_names)
 
     @property
     def draw_counts_(self):
@@ -232,7 +232,7 @@ class BaseAWSGD(
                 f"sampler={self.sampler!r} is neither one of {tuple(settings)} nor a "
                 "sampler of sklearn_awsgd.samplers."
             )
-        sampler._check()
+        sampler.check()
         if not self.shuffle and not isinstance(sampler, UniformSampler):
             raise ValueError(
                 f"shuffle=False takes the rows in their order, which sampler="
@@ -332,7 +332,7 @@ class BaseAWSGD(
         random_state = check_random_state(self.random_state)
         seeds = random_state.randint(np.iinfo(np.int32).max, size=n_problems)
         self._generators = [np.random.PCG64(seed) for seed in seeds]
-        self._history = History()
+        self._history = Log()
         # Rows so far, and the means of their sample weights and of these times class
         # weights.
         self._n_weighed, self._mean_weights = 0, np.zeros(2)

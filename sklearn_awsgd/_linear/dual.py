@@ -7,7 +7,7 @@ minimum that is tight enough to stop by.
 """
 
 import math
-from time import perf_counter
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,8 +16,9 @@ from sklearn_awsgd._kernels._rows import Rows
 from sklearn_awsgd._kernels._samplers import UniformSampler
 from sklearn_awsgd._linear.finish import Report
 from sklearn_awsgd._linear.objectives import MOST_PARAMETERS, expectation
-from sklearn_awsgd._solver import History, solve
-from sklearn_awsgd.samplers import ProblemView
+from sklearn_awsgd._solver.records import Log
+from sklearn_awsgd._solver.runs import solve
+from sklearn_awsgd._spaces import ProblemView
 
 # The curvature of a row, relative to what the penalty gives it. The larger, the more
 # passes the steps need; beyond this the finish is quicker.
@@ -161,14 +162,14 @@ class DualStepsMixin:
             return None
         return loss, width, HOLD * curvature
 
-    def _take_dual_steps(self, data, table, k, target, plan, max_iter, tol, options):
+    def _take_dual_steps(self, data, table, k, target, plan, budget, options):
         """Take problem k towards the optimum by dual steps.
 
         The first rows are drawn by what is learned of them; then the passes are
         shuffled, as draws with replacement leave out a third of the rows.
         """
         loss, width, beta = plan
-        state, history = self._states[k], options["history"]
+        state, log, max_iter = self._states[k], options["log"], budget.max_passes
         alpha = self._alphas(data)[1]
         problem = DualSteps(
             Rows(data.X),
@@ -182,19 +183,16 @@ class DualStepsMixin:
             beta,
         )
         objective = self._make_objective(data, target, loss)
-        n_rows, later = len(table.rows), History()
+        n_rows = len(table.rows)
         n_first = math.ceil(SHARE_OF_ROWS * n_rows)
 
         def evaluate(dual_point):
             objective.mix_dual(*dual_point)
             point = objective(np.append(state["coef"], state["intercept"]))
-            later.add_pass(
-                k,
+            later.add_exact(
                 int(state["clock"][0]) - n_first,
-                perf_counter() - started,
-                data.total * point.value,
-                data.total * (point.gap + ROUNDING_ERROR * width),
-                self.verbose,
+                point.value,
+                point.gap + ROUNDING_ERROR * width,
             )
             return point
 
@@ -203,15 +201,16 @@ class DualStepsMixin:
             groups=self._groups(target),
             norms2=derivatives**2 * (data.norms2 + self.fit_intercept),
         )
-        kernel = self.sampler_._kernel(k, self._generators[k], table, view)
-        tol = 0.0 if tol is None else tol
+        kernel = self.sampler_.open(table, view, k, self._generators[k])
+        tol = 0.0 if budget.tol is None else budget.tol
         # With rounded kinks, half of the tolerance is for what that changes.
         tol = tol / 2 if width > 0 else tol
         slow = np.inf if width > 0 else SLOW
         stop = DualStop(problem, evaluate, tol, max_iter, data.total, slow)
         options = {**options, "should_stop": stop}
-        outcome = solve(problem, kernel, max_iter=1, pass_length=n_first, **options)
-        self.sampler_._store(k, kernel)
+        first = replace(budget, max_passes=1)
+        outcome = solve(problem, kernel, budget=first, pass_length=n_first, **options)
+        self.sampler_.keep(k, kernel)
         shuffled = UniformSampler(
             self._generators[k],
             table.rows.copy(),
@@ -223,13 +222,17 @@ class DualStepsMixin:
                 )
             ),
         )
-        options["history"], started = later, perf_counter()
+        options["log"] = later = Log(log.problem, log.scale, log.verbose)
         options["pass_length"] = n_rows
-        after = solve(problem, shuffled, max_iter=max_iter - 1, **options)
+        after = solve(problem, shuffled, budget=budget.after(1), **options)
         # Shuffled passes learn nothing.
         later.sampling.clear()
-        later.count_exact_passes(n_rows)
-        history.extend([later])
+        n_exact = 0
+        for record in later.records:
+            # Exact passes count as draws, for all records from their own on.
+            n_exact += record.phase == "exact"
+            record.draws += n_exact * n_rows
+        log.extend([later])
         state["clock"] += stop.n_exact * n_rows
         outcome.n_iter, outcome.converged = stop.n_passes, False
         outcome.n_draws += after.n_draws + stop.n_exact * n_rows

@@ -10,7 +10,7 @@ from sklearn_awsgd._kernels._multinomial import MultinomialProblem
 from sklearn_awsgd._kernels._rows import Rows
 from sklearn_awsgd._linear.finish_softmax import finish_softmax_l1
 from sklearn_awsgd._linear.objectives import MultinomialObjective
-from sklearn_awsgd.samplers import ProblemView
+from sklearn_awsgd._spaces import ProblemView
 
 
 class ClassTargetsMixin:
@@ -199,4 +199,4 @@ class ClassTargetsMixin:
         p = softmax([state["intercept"][0] for state in self._states])
         gradient2 = data.loss_scale**2 * (p @ p - 2 * p[target] + 1)
         view = ProblemView(target, gradient2 * (data.norms2 + self.fit_intercept))
-        return problem, self.sampler_._kernel(k, self._generators[k], table, view)
+        return problem, self.sampler_.open(table, view, k, self._generators[k])

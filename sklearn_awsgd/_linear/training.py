@@ -1,6 +1,7 @@
 """Training of the linear models: problem by problem, to the optimum or by steps."""
 
 import warnings
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
 
@@ -22,16 +23,10 @@ from sklearn_awsgd._linear.objectives import (
     LinearObjective,
     best_constant,
 )
-from sklearn_awsgd._solver import (
-    AdaptiveRate,
-    History,
-    Outcome,
-    StopRule,
-    ValidationStop,
-    never,
-    solve,
-)
-from sklearn_awsgd.samplers import ProblemView, RowTable
+from sklearn_awsgd._solver.records import Budget, Log
+from sklearn_awsgd._solver.runs import Diverged, Outcome, solve
+from sklearn_awsgd._solver.stopping import AdaptiveRate, StopRule, ValidationStop
+from sklearn_awsgd._spaces import ProblemView, RowSpace
 
 # Learning rates, and the eta0 each takes for eta0=None. The rates with a step size for
 # each coordinate are relative to the gradients it has seen, the others are not.
@@ -77,8 +72,8 @@ class TrainingMixin(DualStepsMixin):
             Whether the rows are a chunk of a stream, of which nothing may be concluded
             beyond one pass of steps.
         """
-        table = RowTable(data.mass, data.norms2, self.shuffle)
-        self.sampler_._prepare(table, len(targets), self._n_groups(), data.strata)
+        table = RowSpace(data.mass, data.norms2, self.shuffle)
+        self.sampler_.prepare(table, len(targets), self._n_groups(), data.strata)
         deadline = np.inf
         if self.max_time is not None and not streaming:
             deadline = perf_counter() + self.max_time
@@ -93,24 +88,27 @@ class TrainingMixin(DualStepsMixin):
         train = self._train_to_optimum if finishing else self._train_by_steps
 
         def train_one(k, target):
-            history = History()
+            log = Log(k, data.total, self.verbose)
             options = {
-                "objective_scale": data.total,
                 "batch_size": self.batch_size,
-                "history": history,
-                "label": k,
-                "verbose": self.verbose,
-                "deadline": deadline,
+                "log": log,
                 "draw_counts": None if counts is None else counts[k],
             }
-            outcome = train(data, table, k, target, max_iter, tol, options)
-            return outcome, history
+            budget = Budget(max_iter, tol, deadline)
+            try:
+                return train(data, table, k, target, budget, options), log
+            except Diverged as error:
+                raise ValueError(
+                    f"Floating-point overflow: {error}. Scale the features with "
+                    "StandardScaler or MinMaxScaler, lower eta0, or use "
+                    "learning_rate='adagrad'."
+                ) from error
 
         results = Parallel(n_jobs=self.n_jobs, require="sharedmem")(
             delayed(train_one)(k, target) for k, target in enumerate(targets)
         )
-        outcomes, histories = zip(*results, strict=True)
-        self._history.extend(histories)
+        outcomes, logs = zip(*results, strict=True)
+        self._history.extend(logs)
         converged = all(outcome.converged for outcome in outcomes)
         late = perf_counter() > deadline
         if tol is None and late and not converged:
@@ -162,15 +160,15 @@ class TrainingMixin(DualStepsMixin):
             and (self.penalty in ("l2", None) or self._can_finish_l1(n_features))
         )
 
-    def _train_by_steps(self, data, table, k, target, max_iter, tol, options):
+    def _train_by_steps(self, data, table, k, target, budget, options):
         """Train problem k by AW-SGD."""
         self._begin_at_constants(data, k, target)
         problem, kernel = self._make_kernels(data, table, k, target)
         if data.validation is None:
-            should_stop = StopRule(tol, self.n_iter_no_change)
+            should_stop = StopRule(budget.tol, self.n_iter_no_change)
         else:
             should_stop = ValidationStop(
-                tol,
+                budget.tol,
                 self.n_iter_no_change,
                 score=partial(self._validation_score, data.validation, k),
                 parameters=[
@@ -184,7 +182,7 @@ class TrainingMixin(DualStepsMixin):
             problem,
             kernel,
             pass_length=len(table.rows),
-            max_iter=max_iter,
+            budget=budget,
             should_stop=(
                 AdaptiveRate(should_stop, problem)
                 if self.learning_rate == "adaptive"
@@ -194,7 +192,7 @@ class TrainingMixin(DualStepsMixin):
         )
         if data.validation is not None:
             should_stop.restore_best()
-        self.sampler_._store(k, kernel)
+        self.sampler_.keep(k, kernel)
         return outcome
 
     def _begin_at_constants(self, data, k, target):
@@ -208,7 +206,7 @@ class TrainingMixin(DualStepsMixin):
             if len(np.unique(groups)) == self._n_groups():
                 self._set_constants(data, target, states)
 
-    def _train_to_optimum(self, data, table, k, target, max_iter, tol, options):
+    def _train_to_optimum(self, data, table, k, target, budget, options):
         """Train problem k by AW-SGD, then by exact passes."""
         states = self._problem_states(k)
         n_rows = len(table.rows)
@@ -216,23 +214,23 @@ class TrainingMixin(DualStepsMixin):
         if not any(state["coef"].any() for state in states):
             if self.fit_intercept:
                 if _is_constant(data, target):
-                    return self._train_constant(data, k, target, options["history"])
+                    return self._train_constant(data, k, target, options["log"])
                 self._set_constants(data, target, states)
-            plan = self._plan_dual_steps(data, k, target, tol)
+            plan = self._plan_dual_steps(data, k, target, budget.tol)
             if plan is not None:
                 outcome, report, dual_point = self._take_dual_steps(
-                    data, table, k, target, plan, max_iter, tol, options
+                    data, table, k, target, plan, budget, options
                 )
                 width = plan[1]
             else:
-                outcome = self._sample_first(data, table, k, target, options)
-        max_iter -= outcome.n_iter
+                outcome = self._sample_first(data, table, k, target, budget, options)
+        budget = budget.after(outcome.n_iter)
         if report is None:
-            if max_iter <= 0:
+            if budget.max_passes <= 0:
                 return outcome
             v = np.concatenate([np.append(s["coef"], s["intercept"]) for s in states])
             report, width = self._finish(
-                data, target, v, k, outcome.n_draws, max_iter, tol, options, dual_point
+                data, target, v, k, outcome.n_draws, budget, options["log"], dual_point
             )
         for state, v in zip(states, np.split(report.point.v, len(states)), strict=True):
             state["coef"][:] = v[:-1]
@@ -244,7 +242,7 @@ class TrainingMixin(DualStepsMixin):
         outcome.duality_gap = max(report.point.gap, 0.0) + ROUNDING_ERROR * width
         return outcome
 
-    def _train_constant(self, data, k, target, history):
+    def _train_constant(self, data, k, target, log):
         """Solve problem k where all rows have one target: nothing to sample.
 
         No loss is negative, so what is left of it bounds the suboptimality; a loss that
@@ -256,12 +254,12 @@ class TrainingMixin(DualStepsMixin):
         constant = best_constant(rounded, target, data.mass)
         state["intercept"][0] = constant
         losses = loss(target, np.full(len(target), constant))[0]
-        value = data.total * np.average(losses, weights=data.mass)
-        history.add_pass(k, len(target), 0.0, value, value, self.verbose)
+        value = np.average(losses, weights=data.mass)
+        log.add_exact(len(target), value, value)
         state["clock"] += len(target)
-        return Outcome(n_iter=1, converged=True, duality_gap=value / data.total)
+        return Outcome(n_iter=1, converged=True, duality_gap=value)
 
-    def _sample_first(self, data, table, k, target, options):
+    def _sample_first(self, data, table, k, target, budget, options):
         """Start problem k with the draws of at most one pass."""
         n_rows = len(table.rows)
         n_draws = max(
@@ -274,26 +272,22 @@ class TrainingMixin(DualStepsMixin):
             problem,
             kernel,
             pass_length=min(n_rows, n_draws),
-            max_iter=1,
-            should_stop=never,
+            budget=replace(budget, max_passes=1),
             **options,
         )
-        self.sampler_._store(k, kernel)
+        self.sampler_.keep(k, kernel)
         return outcome
 
-    def _finish(
-        self, data, target, v, k, n_draws, max_iter, tol, options, dual_point=None
-    ):
+    def _finish(self, data, target, v, k, n_draws, budget, log, dual_point=None):
         """Go from v to the optimum; return a report and the rounding of the loss.
 
         The kinks of a loss that has any are rounded, over widths that shrink until they
         matter less than `tol`.
         """
-        loss, history = self._make_loss(), options["history"]
-        tol = 0.0 if tol is None else tol
+        loss, max_iter = self._make_loss(), budget.max_passes
+        tol = 0.0 if budget.tol is None else budget.tol
         rng = np.random.Generator(self._generators[k])
         alpha_l1 = self._alphas(data)[0]
-        started = perf_counter() - history.seconds()
         n_before, best = 0, None
 
         def record(point, n_passes):
@@ -301,13 +295,10 @@ class TrainingMixin(DualStepsMixin):
             nonlocal best
             if best is None or point.value <= best.value:
                 best = point
-            history.add_pass(
-                k,
+            log.add_exact(
                 n_draws + (n_before + n_passes) * data.X.shape[0],
-                perf_counter() - started,
-                data.total * best.value,
-                data.total * (best.gap + ROUNDING_ERROR * width),
-                self.verbose,
+                best.value,
+                best.gap + ROUNDING_ERROR * width,
             )
 
         smooth = np.isfinite(loss.smoothness)
@@ -334,11 +325,11 @@ class TrainingMixin(DualStepsMixin):
                     max_passes=min(most, max_iter - n_before),
                     rng=rng,
                     record=record,
-                    deadline=options["deadline"],
+                    deadline=budget.deadline,
                 )
                 n_before += report.n_passes
                 report.n_passes, v = n_before, report.point.v
-                over = n_before >= max_iter or perf_counter() > options["deadline"]
+                over = budget.is_spent(n_before)
                 if report.converged or over:
                     break
             # A power of two, so that runs which differ by rounding agree on it.
@@ -399,7 +390,7 @@ class TrainingMixin(DualStepsMixin):
         """Return the compiled problem and sampler of problem k."""
         problem = self._make_problem(data, target, self._states[k])
         view = ProblemView(groups=self._groups(target), norms2=problem.first_norms2())
-        return problem, self.sampler_._kernel(k, self._generators[k], table, view)
+        return problem, self.sampler_.open(table, view, k, self._generators[k])
 
     def _make_loss(self):
         return self._losses[self.loss](self)

@@ -1,0 +1,1 @@
+"""Runs of the one loop of the package: what is spent, recorded and stopped."""
