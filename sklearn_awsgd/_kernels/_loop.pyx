@@ -43,6 +43,26 @@ cdef class Problem:
     cdef void flush(self) noexcept nogil:
         pass
 
+    def step_points(self, Point[::1] points, const double[::1] weights):
+        """Step points one after the other, along their gradients times `weights`.
+
+        Parameters
+        ----------
+        points : structured ndarray of shape (n_points,) and dtype POINT
+            Their ``loss`` and ``norm2`` are set.
+        weights : ndarray of shape (n_points,)
+            1/q of each, for steps that are unbiased.
+        """
+        cdef Py_ssize_t b
+        if weights.shape[0] != points.shape[0]:
+            raise ValueError(
+                f"{points.shape[0]} points have {weights.shape[0]} weights."
+            )
+        with nogil:
+            for b in range(points.shape[0]):
+                self.step(&points[b], weights[b])
+            self.flush()
+
 
 cdef class Sampler:
     """A distribution Q_tau over points and a way to learn tau; see ``_loop.pxd``."""
@@ -137,7 +157,8 @@ def run(
                 x = &batch[b]
                 if b + AHEAD < size:
                     problem.prefetch(&batch[b + AHEAD])
-                # The only place where the unbiasing factor 1/q is formed.
+                # The unbiasing factor 1/q is formed here and, for samplers written in
+                # Python, in the batch door of the solver: nowhere else.
                 weight = 1.0 / x.q
                 problem.step(x, weight)
                 sampler.observe(x)
