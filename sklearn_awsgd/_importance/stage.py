@@ -43,6 +43,46 @@ class Scores:
     size: np.ndarray
 
 
+@dataclass
+class Drawn:
+    """The rows drawn in a stage.
+
+    Attributes
+    ----------
+    cells : ndarray of shape (n_drawn,)
+        Cell of each row.
+    parts : ndarray of shape (n_drawn, n_values)
+        Its part of the integrals.
+    score : ndarray of shape (n_drawn,) or None
+        Its score.
+    """
+
+    cells: np.ndarray
+    parts: np.ndarray
+    score: np.ndarray | None = None
+
+
+@dataclass
+class Moments:
+    """Central moments of an estimate, and the sizes of what it is made of.
+
+    Attributes
+    ----------
+    mean, second, third : ndarray
+        The estimate and its moments.
+    sizes : ndarray of shape (2,)
+        Sum of the sizes of deviations, and of their squares.
+    largest : float
+        The largest.
+    """
+
+    mean: np.ndarray
+    second: np.ndarray
+    third: np.ndarray
+    sizes: np.ndarray
+    largest: float
+
+
 class Stage:
     """Moments of the two halves' stratified means.
 
@@ -51,10 +91,8 @@ class Stage:
 
     Parameters
     ----------
-    cells : ndarray of shape (n_drawn,)
-        Cell of each row drawn.
-    parts : ndarray of shape (n_drawn, n_values)
-        Its part of the integrals.
+    drawn : Drawn
+        The rows drawn.
     sizes : ndarray of shape (2 * n_strata,)
         Rows of each cell.
     known_sum : ndarray of shape (2, n_values)
@@ -65,24 +103,14 @@ class Stage:
         What is wanted of the integrals.
     n_groups : int
         Number of labels; the strata of a label follow each other.
-    score : ndarray of shape (n_drawn,), default=None
-        Score of each row drawn.
     scores : Scores, default=None
-        Those of all rows.
+        What is known of the scores of all rows.
     """
 
     def __init__(
-        self,
-        cells,
-        parts,
-        sizes,
-        known_sum,
-        half_mass,
-        target,
-        n_groups,
-        score=None,
-        scores=None,
+        self, drawn, sizes, known_sum, half_mass, target, n_groups, scores=None
     ):
+        cells, parts, score = drawn.cells, drawn.parts, drawn.score
         n_cells = len(sizes)
         self._half = np.repeat([0, 1], n_cells // 2)
         self._n_groups = n_groups
@@ -302,7 +330,7 @@ class Stage:
         return weight * np.concatenate([events, self._extremes])
 
     def moments(self, half, share):
-        """Return the moments of a half's part of the estimate, in order.
+        """Return the :class:`Moments` of a half's part of the estimate.
 
         Parameters
         ----------
@@ -312,12 +340,12 @@ class Stage:
             Factor of this part in the whole.
         """
         total, squares, largest = self.along_sizes[half]
-        return (
-            share * self.mean[half],
-            share**2 * self.second[half],
-            share**3 * self.third[half],
-            np.array([share * total, share**2 * squares]),
-            share * largest,
+        return Moments(
+            mean=share * self.mean[half],
+            second=share**2 * self.second[half],
+            third=share**3 * self.third[half],
+            sizes=np.array([share * total, share**2 * squares]),
+            largest=share * largest,
         )
 
 
