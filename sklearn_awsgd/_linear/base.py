@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator, clone, is_regressor
+from sklearn.base import BaseEstimator, is_regressor
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_array, check_consistent_length, check_random_state
@@ -23,6 +23,7 @@ from sklearn_awsgd._validation import (
     mean_weight,
 )
 from sklearn_awsgd.samplers import LevelSampler, StrataSampler, UniformSampler
+from sklearn_awsgd.samplers.base import resolve_sampler
 
 
 @dataclass
@@ -222,17 +223,7 @@ class BaseAWSGD(
         elif streaming:
             # A stream has no second look at a row.
             settings["auto"] = settings.get("label", settings["uniform"])
-        if isinstance(self.sampler, str):
-            check_option("sampler", self.sampler, tuple(settings))
-            sampler = settings[self.sampler]
-        elif isinstance(self.sampler, tuple(map(type, settings.values()))):
-            sampler = clone(self.sampler)
-        else:
-            raise TypeError(
-                f"sampler={self.sampler!r} is neither one of {tuple(settings)} nor a "
-                "sampler of sklearn_awsgd.samplers."
-            )
-        sampler.check()
+        sampler = resolve_sampler(self.sampler, settings, "rows")
         if not self.shuffle and not isinstance(sampler, UniformSampler):
             raise ValueError(
                 f"shuffle=False takes the rows in their order, which sampler="
