@@ -248,6 +248,13 @@ class EntrySpace:
         """
         return empty_points(n_points)
 
+    def places(self):
+        """Return the rows and the columns of all entries that may be drawn."""
+        if self.holes != "missing":
+            return tuple(np.indices(self.shape).reshape(2, -1))
+        row_start, columns = self._stored
+        return np.repeat(np.arange(self.shape[0]), np.diff(row_start)), columns
+
     def locate(self, points):
         """Set where the values of points are stored, from ``i`` and ``j``."""
         n_columns = np.intp(self.shape[1])
