@@ -23,6 +23,7 @@ from sklearn_awsgd._importance.stage import (
 )
 from sklearn_awsgd._importance.stratified import Columns, StratifiedRounds
 from sklearn_awsgd._importance.targets import Mean, Ratio
+from sklearn_awsgd.samplers import StrataSampler
 
 
 class TwoMeans(Mean):
@@ -245,7 +246,9 @@ def make(values, seed=0, strata=None, n_strata=1, n_groups=1, score=None, learne
     integrand = Integrand(None, lambda rows: values[rows[:, 0]], X, None)
     pool = Pool(integrand, np.full(n, 1 / n), 1000)
     strata = Strata(strata, n_strata, n_groups, score)
-    return StratifiedRounds(pool, np.random.PCG64(seed), 0.1, strata, learned)
+    return StratifiedRounds(
+        pool, StrataSampler(), np.random.PCG64(seed), strata, learned
+    )
 
 
 def test_uniform_rounds_are_the_plain_mean_of_different_rows():

@@ -147,6 +147,9 @@ default=None
         Learned probabilities of the strata, rows and columns, or components. Strata
         come in sorted order; if there are more than ``max_evaluations / 12``, the
         smallest are joined to a last one.
+    sampler_ : sampler object
+        Copy of the sampler, with what it has learned about the rows last given; one of
+        strata for "uniform".
     history_ : dict of ndarray
         How estimate, error and gain went, ready for a data frame.
     n_features_in_ : int
@@ -454,6 +457,8 @@ default=None
         )
         self.max_weight_share_ = estimate.max_weight_share()
         self.variance_gain_ = float(integrator.variance_gain())
+        integrator.rounds.keep()
+        self.sampler_ = integrator.rounds.sampler
         self.sampling_probabilities_ = integrator.rounds.probabilities()
 
     def _print(self, integrator):

@@ -175,13 +175,13 @@ def _plan_rows(estimator, sampler, X, given, generator):
         # Passes without replacement are what one stratum is.
         sampler = StrataSampler()
     if sampler.update == "moments" and estimator.control_variate:
-        return StratifiedRounds(pool, generator, sampler.mixing, strata, learned)
+        return StratifiedRounds(pool, sampler, generator, strata, learned)
     if learned is not None:
         raise ValueError(
             "surrogate='learned' needs update='moments' and control_variate=True."
         )
-    # Labels or given strata: which is settled by now.
-    return _open(pool, sampler.set_params(by="label"), space, strata, generator)
+    space.strata = strata.index
+    return _open(pool, sampler, space, strata, generator)
 
 
 def _open(pool, sampler, space, groups, generator, strata=None):

@@ -19,6 +19,8 @@ class Rounds(ABC):
     ----------
     pool : Pool or Locations
         What is evaluated.
+    sampler : BaseSampler
+        Says how to draw, and keeps what was learned.
 
     Attributes
     ----------
@@ -40,8 +42,8 @@ class Rounds(ABC):
     # Whether that end can be told from the draws still wanted.
     foresees_end = False
 
-    def __init__(self, pool):
-        self.pool = pool
+    def __init__(self, pool, sampler):
+        self.pool, self.sampler = pool, sampler
         self.target = pool.integrand.target
         self._active = np.ones(2, dtype=bool)
 
@@ -94,6 +96,10 @@ class Rounds(ABC):
     @abstractmethod
     def probabilities(self):
         """Return what has been learned about sampling."""
+
+    @abstractmethod
+    def keep(self):
+        """Let the sampler keep what has been learned."""
 
     @abstractmethod
     def sample(self, n_samples):

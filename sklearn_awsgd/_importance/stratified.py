@@ -26,10 +26,11 @@ class StratifiedRounds(Rounds):
     ----------
     pool : Pool
         What is evaluated.
+    sampler : StrataSampler
+        Its `mixing` is the share of the rows that are taken in proportion to the size
+        of their stratum.
     generator : numpy.random.BitGenerator
         Random stream.
-    mixing : float
-        Share of the rows that are taken in proportion to the size of their stratum.
     strata : Strata
         The strata to begin with.
     learned : LearnedStrata, default=None
@@ -41,10 +42,9 @@ class StratifiedRounds(Rounds):
     stopping_sample_size = 200
     foresees_end = True
 
-    def __init__(self, pool, generator, mixing, strata, learned=None):
-        super().__init__(pool)
+    def __init__(self, pool, sampler, generator, strata, learned=None):
+        super().__init__(pool, sampler)
         self._random = np.random.Generator(generator)
-        self._mixing = mixing
         self._learned = learned
         self._past_stages = []
         # As of the last time that something was learned.
@@ -150,7 +150,8 @@ class StratifiedRounds(Rounds):
             (self._spread[self._cells(1 - half)], certainty),
         ):
             weight += share * sizes * spread / ((sizes * spread).sum() or 1.0)
-        return (1 - self._mixing) * weight + self._mixing * sizes / max(sizes.sum(), 1)
+        mixing = self.sampler.mixing
+        return (1 - mixing) * weight + mixing * sizes / max(sizes.sum(), 1)
 
     def _cells(self, half):
         return slice(half * self.n_strata, (half + 1) * self.n_strata)
@@ -158,6 +159,10 @@ class StratifiedRounds(Rounds):
     def probabilities(self):
         """Return the share of the rows that each stratum should have."""
         return (self._shares(0) + self._shares(1)) / 2
+
+    def keep(self):
+        """Let the sampler keep these shares."""
+        self.sampler.probabilities_ = self.probabilities()[None]
 
     def allocate(self, size):
         """Return how many rows of each cell to draw in a round.

@@ -99,9 +99,9 @@ class WeightedRounds(Rounds):
     pool : Pool or Locations
         What is evaluated.
     sampler : BaseSampler
-        What `opened` belongs to.
+        Keeps what is learned.
     opened : OpenedSampler
-        Draws, and learns.
+        The same, opened: draws and learns.
     """
 
     # Shorter ones have no third moment.
@@ -110,8 +110,8 @@ class WeightedRounds(Rounds):
     stopping_sample_size = 100
 
     def __init__(self, pool, sampler, opened):
-        super().__init__(pool)
-        self.sampler, self.opened = sampler, opened
+        super().__init__(pool, sampler)
+        self.opened = opened
         self.halves = tuple(Combination(self.target.n_values) for _ in range(2))
         self.direction = self.target.direction(np.zeros(self.target.n_values))
         self.pending = None
@@ -215,6 +215,10 @@ class WeightedRounds(Rounds):
         if self.pool.n_columns is not None:
             return self.opened.row_probabilities(), self.opened.column_probabilities()
         return self.opened.stratum_probabilities()
+
+    def keep(self):
+        """Let the sampler keep what has been learned."""
+        self.sampler.keep(0, self.opened)
 
     def sample(self, n_samples):
         """Draw positions, entries or locations, with weights."""

@@ -120,18 +120,18 @@ class RowColumnSampler(BaseSampler):
         that of the compiled sampler, within :class:`RoundsOfProducts`.
         """
         if not space.stationary:
-            return self._compile(generator, space, self._state)
+            return self._compile(generator, space)
         if self.update == "moments":
             return RefittedProduct(generator, space, self.mixing)
-        return RoundsOfProducts(self, space, self._state, generator)
+        return RoundsOfProducts(self, space, generator)
 
-    def _compile(self, generator, space, state):
-        """Return the compiled sampler, which changes the arrays of `state` in place."""
+    def _compile(self, generator, space):
+        """Return the compiled sampler, which changes the arrays kept here in place."""
         kind = TwoWaySampler if space.holes == "missing" else ProductSampler
         return kind(
             generator,
             space.entries,
-            state,
+            self._state,
             self.update,
             self.mixing,
             self.forgetting,
@@ -168,39 +168,39 @@ class Product(OpenedSampler):
 class RoundsOfProducts(Product):
     """The compiled sampler of rows times columns, for draws that come in rounds.
 
-    Rounds outlive calls, so that it can be pickled: it is made again from its arrays.
+    Rounds outlive calls, so that it can be pickled: it is made again from the arrays
+    that the sampler keeps.
 
     Parameters
     ----------
-    setting : RowColumnSampler
-        With ``update="sgd"``.
+    sampler : RowColumnSampler
+        With ``update="sgd"``; keeps what is learned.
     space : EntrySpace
         The entries.
-    state : dict of ndarray
-        What is known, changed in place.
     generator : numpy.random.BitGenerator
         Random stream.
     """
 
-    def __init__(self, setting, space, state, generator):
-        self._setting, self._space = setting, space
-        self._state, self._generator = state, generator
-        self._mixing = setting.mixing
-        self._kernel = setting._compile(generator, space, state)
+    def __init__(self, sampler, space, generator):
+        self._sampler, self._space, self._generator = sampler, space, generator
+        self._mixing = sampler.mixing
+        self._kernel = sampler._compile(generator, space)
 
     def __getstate__(self):
         return {name: v for name, v in vars(self).items() if name != "_kernel"}
 
     def __setstate__(self, state):
+        vars(self).update(state)
         # Kernels write to these, and a memory map may be read-only.
-        arrays = {name: array.copy() for name, array in state["_state"].items()}
-        self.__init__(state["_setting"], state["_space"], arrays, state["_generator"])
+        known = self._sampler._state
+        self._sampler._state = {name: array.copy() for name, array in known.items()}
+        self._kernel = self._sampler._compile(self._generator, self._space)
 
     def draw_points(self, n_points):
         """Draw points that share one state."""
         # The kernel draws random numbers ahead; a new one has none left over, so that
         # a copy goes on alike.
-        self._kernel = self._setting._compile(self._generator, self._space, self._state)
+        self._kernel = self._sampler._compile(self._generator, self._space)
         return self._kernel.draw_points(n_points)
 
     def observe_points(self, points):

@@ -125,7 +125,7 @@ class StrataSampler(BaseSampler):
         if self.mixing > 0:
             space.safe()  # Built here once, not by each thread.
         n_strata = n_groups
-        if self.by == "given":
+        if self.by == "given" and space.strata is None:
             space.strata = self._encode(strata, space.n_samples)
             n_strata = len(self.strata_)
         n_known = self.tau_.shape[1] if hasattr(self, "tau_") else 0
@@ -174,23 +174,23 @@ class StrataSampler(BaseSampler):
             tau[unknown] = (share - share[0])[unknown]
         else:
             tau[unknown] = 0
-        state = {
-            "tau": tau,
-            "squares": self.second_moments_[problem],
-            "counts": self._counts[problem],
-            "adagrad": self._adagrad[problem],
-            "scale": self._scale[problem],
-        }
         if space.stationary:
-            return RoundsOfStrata(self, space, strata, layout, state, generator)
-        return self._compile(generator, layout, state, self.eta0)
+            return RoundsOfStrata(self, space, strata, problem, generator, layout)
+        return self._compile(generator, layout, problem, self.eta0)
 
     def _layout(self, space, strata):
         n_strata = self.tau_.shape[1]
         return StrataLayout(space, strata, n_strata, with_safe=self.mixing > 0)
 
-    def _compile(self, generator, layout, state, eta0):
-        """Return the compiled sampler, which changes the arrays of `state` in place."""
+    def _compile(self, generator, layout, problem, eta0):
+        """Return the compiled sampler, which changes the arrays kept here in place."""
+        state = {
+            "tau": self.tau_[problem],
+            "squares": self.second_moments_[problem],
+            "counts": self._counts[problem],
+            "adagrad": self._adagrad[problem],
+            "scale": self._scale[problem],
+        }
         return _samplers.StrataSampler(
             generator,
             layout,
@@ -212,45 +212,46 @@ class StrataSampler(BaseSampler):
 class RoundsOfStrata(OpenedSampler):
     """The compiled sampler of strata, for draws that come in rounds.
 
-    Rounds outlive calls, so that it can be pickled: it is made again from its arrays.
+    Rounds outlive calls, so that it can be pickled: it is made again from the arrays
+    that the sampler keeps.
 
     Parameters
     ----------
-    setting : StrataSampler
-        How the probabilities are learned.
+    sampler : StrataSampler
+        Keeps what is learned.
     space : PoolSpace
         The rows.
     strata : ndarray of shape (n_samples,)
         Stratum of each row.
-    layout : StrataLayout
-        The same for the compiled sampler.
-    state : dict of ndarray
-        What is known, changed in place.
+    problem : int
+        Number of the problem.
     generator : numpy.random.BitGenerator
         Random stream.
+    layout : StrataLayout
+        The strata, for the compiled sampler.
     """
 
-    def __init__(self, setting, space, strata, layout, state, generator):
-        self._setting, self._space, self._strata = setting, space, strata
-        self._state, self._generator = state, generator
-        self._layout = layout
-        self._kernel = setting._compile(generator, layout, state, setting.eta0)
+    def __init__(self, sampler, space, strata, problem, generator, layout):
+        self._sampler, self._space, self._strata = sampler, space, strata
+        self._problem, self._generator, self._layout = problem, generator, layout
+        self._compile(sampler.eta0)
+
+    def _compile(self, eta0):
+        self._kernel = self._sampler._compile(
+            self._generator, self._layout, self._problem, eta0
+        )
 
     def __getstate__(self):
         compiled = ("_layout", "_kernel")
         return {name: v for name, v in vars(self).items() if name not in compiled}
 
     def __setstate__(self, state):
+        vars(self).update(state)
         # Kernels write to these, and a memory map may be read-only.
-        arrays = {name: array.copy() for name, array in state["_state"].items()}
-        self.__init__(
-            state["_setting"],
-            state["_space"],
-            state["_strata"],
-            state["_setting"]._layout(state["_space"], state["_strata"]),
-            arrays,
-            state["_generator"],
-        )
+        for name in (*self._sampler._learned, "_scale"):
+            setattr(self._sampler, name, getattr(self._sampler, name).copy())
+        self._layout = self._sampler._layout(self._space, self._strata)
+        self._compile(self._sampler.eta0)
 
     def draw_points(self, n_points):
         """Draw points that share one state."""
@@ -258,12 +259,9 @@ class RoundsOfStrata(OpenedSampler):
 
     def observe_points(self, points):
         """Learn from points whose ``norm2`` has been filled in."""
-        if self._setting.update == "sgd":
+        if self._sampler.update == "sgd":
             # The step is a sum over the round, and long rounds must not be leaps.
-            eta0 = self._setting.eta0 * min(1.0, LONGEST_STEP / len(points))
-            self._kernel = self._setting._compile(
-                self._generator, self._layout, self._state, eta0
-            )
+            self._compile(self._sampler.eta0 * min(1.0, LONGEST_STEP / len(points)))
         self._kernel.observe_points(points)
 
     def stratum_probabilities(self):
