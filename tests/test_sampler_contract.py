@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse, stats
 from sklearn.base import clone
 from sklearn.datasets import make_classification, make_regression
+from sklearn.exceptions import ConvergenceWarning
 from sklearn_awsgd._kernels._loop import POINT, SUMS
 
 from sklearn_awsgd import (
@@ -261,6 +262,82 @@ def test_the_guides_sampler_trains_to_the_same_optimum():
     best = AWSGDClassifier(tol=1e-9, random_state=0).fit(X, y)
     clf = AWSGDClassifier(sampler=given, tol=1e-9, random_state=0).fit(X, y)
     assert_allclose(clf.coef_, best.coef_, atol=1e-3)
+
+
+def test_the_guides_sampler_follows_a_stream():
+    X, y = make_classification(600, random_state=0)
+    clf = AWSGDClassifier(sampler=RunningNormSampler(), random_state=0)
+    for part in np.array_split(np.arange(600), 3):
+        clf.partial_fit(X[part], y[part], classes=[0, 1])
+    assert clf.score(X, y) > 0.8
+    twin = pickle.loads(pickle.dumps(clf)).partial_fit(X, y)
+    assert_array_equal(twin.coef_, clf.partial_fit(X, y).coef_)
+
+
+def test_threads_do_not_change_what_python_draws():
+    X, y = make_classification(
+        200, n_informative=5, n_classes=3, random_state=0, shuffle=False
+    )
+    settings = {"sampler": RunningNormSampler(), "learning_rate": "adagrad"}
+    fits = [
+        AWSGDClassifier(**settings, n_jobs=n_jobs, random_state=0).fit(X, y)
+        for n_jobs in (1, 2)
+    ]
+    assert_array_equal(fits[0].coef_, fits[1].coef_)
+
+
+def test_a_diverging_step_is_told_also_by_the_batch_door():
+    X, y = make_regression(100, 5, random_state=0)
+    reg = AWSGDRegressor(
+        sampler=RunningNormSampler(), learning_rate="constant", eta0=1e9
+    )
+    with pytest.raises(ValueError, match="Floating-point overflow"):
+        reg.fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        StrataSampler(update="sgd"),
+        StrataSampler(),
+        NormSampler(),
+        UniformSampler(),
+        RowColumnSampler(),
+        RowColumnSampler(update="sgd"),
+    ],
+    ids=repr,
+)
+def test_the_sampler_of_a_mean_keeps_what_it_has_learned(given):
+    random = np.random.default_rng(0)
+    X = random.lognormal(size=(60, 50))
+    y = (X[:, 0] > 1).astype(int) if given.draws_from("rows") else None
+    loss = (lambda rows, y: rows[:, 0] ** 2) if y is not None else first_of_all
+    mean = MinVarianceImportanceEstimator(
+        loss=loss, sampler=given, max_evaluations=40, rtol=None, random_state=0
+    )
+    with pytest.warns(ConvergenceWarning, match="may be far too short"):
+        mean.fit(X, y)
+    before = vars(clone(given))
+    assert vars(given) == before
+    assert mean.sampler_ is not given
+    learned = {n for n in vars(mean.sampler_) if n.endswith("probabilities_")}
+    assert learned
+    if mean.loss is not first_of_all:
+        return
+    # A copy has its own, and goes on alike.
+    twin = pickle.loads(pickle.dumps(mean))
+    for result in (mean, twin):
+        result.set_params(max_evaluations=100).partial_fit()
+    for name in learned:
+        assert_array_equal(getattr(twin.sampler_, name), getattr(mean.sampler_, name))
+    assert_array_equal(
+        twin.sampler_.row_probabilities_, mean.sampling_probabilities_[0]
+    )
+
+
+def first_of_all(entries, values):
+    """Return the values of entries."""
+    return values
 
 
 def test_the_guides_sampler_trains_a_regressor():

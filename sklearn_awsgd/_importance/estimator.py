@@ -92,7 +92,8 @@ or sampler object, default="auto"
           the paper's gradient step instead of closed forms. Of a StrataSampler with
           ``update="moments"`` and ``control_variate=True`` only `by` and `mixing` are
           used, the latter as the share of rows taken in proportion to the sizes of
-          strata; the rest is for draws with replacement.
+          strata; the rest is for draws with replacement. So is any other sampler, also
+          one of one's own.
     surrogate : fitted estimator, array-like of shape (n_samples,), "learned" or None, \
 default=None
         A cheap guess of the function at *every* row. Labels or strata are then divided

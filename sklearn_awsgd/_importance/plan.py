@@ -55,8 +55,6 @@ LONGEST_CALL = 1000
 def choose_sampler(sampler, X=None, y=None, strata=None):
     """Return a checked copy of the sampler that the parameter stands for.
 
-    Which points it draws is left to :meth:`~BaseSampler.draws_from`; rows come first.
-
     Parameters
     ----------
     sampler : str or BaseSampler
@@ -79,16 +77,12 @@ def choose_sampler(sampler, X=None, y=None, strata=None):
         auto = "uniform" if y is None else "label"
         auto = auto if strata is None else "strata"
         chosen = named.get(sampler) if isinstance(sampler, str) else sampler
-        spaces = [kind for kind in DRAWN if draws_from(chosen, kind)]
-        space = spaces[0] if spaces else "rows"
-    return resolve_sampler(
-        sampler, {"auto": named[auto], **named}, space, stationary=True
-    )
-
-
-def draws_from(sampler, space):
-    """Return whether something is a sampler that can draw from a kind of space."""
-    return isinstance(sampler, BaseSampler) and sampler.draws_from(space)
+        is_sampler = isinstance(chosen, BaseSampler)
+        # The first that fits: rows, if it can draw rows.
+        kinds = [kind for kind in DRAWN if is_sampler and chosen.draws_from(kind)]
+        space = kinds[0] if kinds else "rows"
+    named = {"auto": named[auto], **named}
+    return resolve_sampler(sampler, named, space, stationary=True)
 
 
 def plan_run(
@@ -113,11 +107,8 @@ def plan_run(
     given["surrogate"] = estimator.surrogate
     sampler = choose_sampler(estimator.sampler, X, y, strata)
     if is_distribution(X):
-        rounds, weight = (
-            _plan_distribution(estimator, sampler, X, given, generator),
-            1.0,
-        )
-        return Integrator(rounds, generator, weight, before)
+        rounds = _plan_distribution(estimator, sampler, X, given, generator)
+        return Integrator(rounds, generator, 1.0, before)
     if hasattr(X, "rvs"):
         raise TypeError(
             f"X is a {type(X).__name__}, which has no density (logpdf); give the "
@@ -159,10 +150,7 @@ def _plan_rows(estimator, sampler, X, given, generator):
             {"surrogate": estimator.surrogate},
             f"sampler={estimator.sampler!r} draws without a guess of the values",
         )
-        labels = (
-            one_stratum(n) if y is None else _labels(estimator, "label", y, None, n)
-        )
-        return _open(pool, sampler, space, labels, generator, given["strata"])
+        return _open(pool, sampler, space, one_stratum(n), generator, given["strata"])
     by = sampler.by if isinstance(sampler, StrataSampler) else "nothing"
     labels = _labels(estimator, by, y, given["strata"], n)
     # Each stratum of each half takes some rows before anything can be learned.

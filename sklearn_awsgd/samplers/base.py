@@ -182,7 +182,11 @@ class OpenedSampler(ABC):
 
     @abstractmethod
     def densities(self):
-        """Return q of every row, or of every entry of a matrix, as it is now."""
+        """Return q as it is now: of every row, or of every entry of a matrix.
+
+        A sampler of locations takes these, of shape (n, n_dimensions), and returns q
+        there.
+        """
 
     def row_probabilities(self):
         """Return the probability of each row of a matrix of entries."""

@@ -9,7 +9,7 @@ from sklearn_awsgd.samplers.base import BaseSampler, OpenedSampler
 
 N_EM_STEPS = 10
 # Weight of P's own covariance in that of a component, in effective draws.
-PRIOR_DRAWS = 2.0
+COVARIANCE_DRAWS = 2.0
 
 
 class GaussianSampler(BaseSampler):
@@ -205,8 +205,8 @@ class GaussianMixture(OpenedSampler):
                 self._means[k] = r[:, k] @ x / mass
                 centred = x - self._means[k]
                 scatter = (r[:, k, None] * centred).T @ centred * n_effective
-                self._covariances[k] = (scatter + PRIOR_DRAWS * self._prior) / (
-                    mass * n_effective + PRIOR_DRAWS
+                self._covariances[k] = (scatter + COVARIANCE_DRAWS * self._prior) / (
+                    mass * n_effective + COVARIANCE_DRAWS
                 )
             self._weights = (total + 0.01) / (total + 0.01).sum()
 

@@ -239,7 +239,7 @@ class RefittedProduct(Product):
     """
 
     # Draws of average size that every row and column is given beforehand.
-    PRIOR_DRAWS = 0.3
+    MARGINAL_DRAWS = 0.3
     N_ALTERNATIONS = 6
 
     def __init__(self, generator, space, mixing=0.1):
@@ -286,7 +286,8 @@ class RefittedProduct(Product):
             total = np.bincount(axes[this], x, shape[this])
             mean = total.sum() / visits[this].sum()
             p = np.sqrt(
-                (total + self.PRIOR_DRAWS * mean) / (visits[this] + self.PRIOR_DRAWS)
+                (total + self.MARGINAL_DRAWS * mean)
+                / (visits[this] + self.MARGINAL_DRAWS)
             )
             self._marginals[this] = p / p.sum()
 
