@@ -482,3 +482,12 @@ def test_points_outside_the_support_count_nothing():
     assert run_batches(problem, Outside(), 10, np.zeros(10, dtype=POINT), sums) == 10
     assert np.isfinite(sums).all()
     assert sums[3] == 10
+
+
+def test_samplers_and_spaces_know_no_estimator():
+    package = Path(samplers.__file__).parent.parent
+    files = [package / "_spaces.py", *(package / "samplers").glob("*.py")]
+    assert len(files) > 8
+    for file in files:
+        text = file.read_text()
+        assert not re.search(r"sklearn_awsgd\._(linear|factorization|importance)", text)

@@ -150,7 +150,8 @@ def _plan_rows(estimator, sampler, X, given, generator):
             {"surrogate": estimator.surrogate},
             f"sampler={estimator.sampler!r} draws without a guess of the values",
         )
-        return _open(pool, sampler, space, one_stratum(n), generator, given["strata"])
+        groups = one_stratum(n)
+        return _open(pool, sampler, space, generator, groups, given["strata"])
     by = sampler.by if isinstance(sampler, StrataSampler) else "nothing"
     labels = _labels(estimator, by, y, given["strata"], n)
     # Each stratum of each half takes some rows before anything can be learned.
@@ -169,15 +170,17 @@ def _plan_rows(estimator, sampler, X, given, generator):
             "surrogate='learned' needs update='moments' and control_variate=True."
         )
     space.strata = strata.index
-    return _open(pool, sampler, space, strata, generator)
+    return _open(pool, sampler, space, generator, groups=strata)
 
 
-def _open(pool, sampler, space, groups, generator, strata=None):
-    """Return rounds of weighted draws of rows."""
-    sampler.prepare(space, 1, groups.n_strata, strata)
-    view = ProblemView(groups=groups.index, norms2=np.ones(space.n_samples))
-    opened = sampler.open(space, view, 0, generator)
-    return WeightedRounds(pool, sampler, opened)
+def _open(pool, sampler, space, generator, groups=None, strata=None):
+    """Return rounds of weighted draws, by a sampler that is opened for them."""
+    sampler.prepare(space, 1, 1 if groups is None else groups.n_strata, strata)
+    view = None
+    if groups is not None:
+        # Nothing is known of the values of rows.
+        view = ProblemView(groups.index, norms2=np.ones(space.n_samples))
+    return WeightedRounds(pool, sampler, sampler.open(space, view, 0, generator))
 
 
 def _labels(estimator, by, y, strata, n):
@@ -232,10 +235,8 @@ def _plan_distribution(estimator, sampler, X, given, generator):
     _refuse(given, "X is a distribution and has no rows")
     integrand = Integrand(estimator.estimator, estimator.loss, X, None)
     space = DistributionSpace(X, np.random.Generator(generator))
-    sampler.prepare(space, 1, 1, None)
-    opened = sampler.open(space, None, 0, generator)
     pool = Locations(integrand, space, _longest_call(estimator))
-    return WeightedRounds(pool, sampler, opened)
+    return _open(pool, sampler, space, generator)
 
 
 def _plan_entries(estimator, sampler, X, given, generator):
@@ -259,9 +260,7 @@ def _plan_entries(estimator, sampler, X, given, generator):
         n_columns=X.shape[1],
         guess_known=estimator.control_variate,
     )
-    space = EntrySpace(X.shape, stationary=True)
-    sampler.prepare(space, 1, 1, None)
-    return WeightedRounds(pool, sampler, sampler.open(space, None, 0, generator))
+    return _open(pool, sampler, EntrySpace(X.shape, stationary=True), generator)
 
 
 def _longest_call(estimator):

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sklearn_awsgd._importance.intervals import Estimate
 from sklearn_awsgd._kernels._cells import cell_sizes, centre
 
 # Large values that a stratum may hide: half a one, the usual allowance for a count of
@@ -60,27 +61,6 @@ class Drawn:
     cells: np.ndarray
     parts: np.ndarray
     score: np.ndarray | None = None
-
-
-@dataclass
-class Moments:
-    """Central moments of an estimate, and the sizes of what it is made of.
-
-    Attributes
-    ----------
-    mean, second, third : ndarray
-        The estimate and its moments.
-    sizes : ndarray of shape (2,)
-        Sum of the sizes of deviations, and of their squares.
-    largest : float
-        The largest.
-    """
-
-    mean: np.ndarray
-    second: np.ndarray
-    third: np.ndarray
-    sizes: np.ndarray
-    largest: float
 
 
 class Stage:
@@ -329,8 +309,8 @@ class Stage:
                 events[k] = chance @ deviations / total
         return weight * np.concatenate([events, self._extremes])
 
-    def moments(self, half, share):
-        """Return the :class:`Moments` of a half's part of the estimate.
+    def part(self, half, share):
+        """Return a half's part of the estimate, as an estimate of its own.
 
         Parameters
         ----------
@@ -339,13 +319,13 @@ class Stage:
         share : float
             Factor of this part in the whole.
         """
-        total, squares, largest = self.along_sizes[half]
-        return Moments(
-            mean=share * self.mean[half],
-            second=share**2 * self.second[half],
-            third=share**3 * self.third[half],
-            sizes=np.array([share * total, share**2 * squares]),
-            largest=share * largest,
+        powers = share ** np.array([1, 2, 1])
+        return Estimate(
+            share * self.mean[half],
+            share**2 * self.second[half],
+            share**3 * self.third[half],
+            np.zeros((0, self.mean.shape[1])),
+            powers * self.along_sizes[half],
         )
 
 

@@ -297,16 +297,15 @@ class StratifiedRounds(Rounds):
                 weights = np.array(weights)
                 weights /= weights.sum()
             scale = 1.0 if half is None else 0.5 / self._half_mass[h]
-            parts += [s.moments(h, c * scale) for s, c in zip(stages, weights)]
+            parts += [s.part(h, c * scale) for s, c in zip(stages, weights)]
         mean = sum(part.mean for part in parts)
+        sizes = np.stack([part.sizes for part in parts])
         estimate = Estimate(
             mean,
             sum(part.second for part in parts),
             sum(part.third for part in parts),
             self._hidden_events(stages[-1], half, mean),
-            np.array(
-                [*sum(part.sizes for part in parts), max(p.largest for p in parts)]
-            ),
+            np.append(sum(sizes[:, :2]), sizes[:, 2].max()),
         )
         if half is None:
             self._estimate = estimate
