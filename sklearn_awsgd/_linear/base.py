@@ -9,37 +9,25 @@ from time import perf_counter
 import numpy as np
 from joblib import Parallel, delayed
 from scipy import sparse
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, clone, is_regressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sklearn_awsgd._documentation import DocumentationLinkMixin
-from sklearn_awsgd._linear.data import (
-    StreamWeights,
-    check_data,
-    given_validation,
-    hold_out,
-)
+from sklearn_awsgd._kernels import _losses
+from sklearn_awsgd._linear import data as _data
+from sklearn_awsgd._linear import steps as _steps
+from sklearn_awsgd._linear.limits import limit_warning
 from sklearn_awsgd._linear.phases.sampling import Draws
-from sklearn_awsgd._linear.steps import (
-    COORDINATE_RATES,
-    SCALAR_RATES,
-    Steps,
-    coefficients,
-    complete_state,
-    default_eta0,
-    new_state,
-)
 from sklearn_awsgd._linear.tasks import Penalty, make_task
 from sklearn_awsgd._linear.train import Rules, train
 from sklearn_awsgd._solver.records import Budget, Log
 from sklearn_awsgd._solver.runs import Diverged
 from sklearn_awsgd._spaces import RowSpace
 from sklearn_awsgd._validation import (
-    Boolean,
     Integer,
     Options,
     Real,
@@ -60,21 +48,21 @@ class BaseAWSGD(DocumentationLinkMixin, BaseEstimator, metaclass=ABCMeta):
 
     _doc_page = "classifier"
     # Losses by name, each a function of the estimator that makes the compiled loss.
-    _losses = {}
+    _losses = {
+        "squared_error": lambda self: _losses.SquaredError(),
+        "huber": lambda self: _losses.Huber(self.epsilon),
+        "epsilon_insensitive": lambda self: _losses.EpsilonInsensitive(self.epsilon),
+        "squared_epsilon_insensitive": lambda self: _losses.SquaredEpsilonInsensitive(
+            self.epsilon
+        ),
+    }
     # What `validate_data` is to know of the targets.
     _target_checks = {}
-    # What the strings of the parameter `sampler` stand for.
-    _samplers = {
-        "auto": LevelSampler,
-        "uniform": UniformSampler,
-        "strata": partial(StrataSampler, by="given"),
-        "level": LevelSampler,
-    }
-    # What "auto" stands for in a stream, which has no second look at a row.
-    _streaming_sampler = "uniform"
     _parameters = {
         "penalty": Options("l2", "l1", "elasticnet", None),
-        "learning_rate": Options("auto", *SCALAR_RATES, *COORDINATE_RATES),
+        "learning_rate": Options(
+            "auto", *_steps.SCALAR_RATES, *_steps.COORDINATE_RATES
+        ),
         "alpha": Real(low=0),
         "l1_ratio": Real(low=0, high=1, optional=True),
         "epsilon": Real(low=0),
@@ -87,11 +75,6 @@ class BaseAWSGD(DocumentationLinkMixin, BaseEstimator, metaclass=ABCMeta):
         "max_time": Real(above=0, optional=True),
         "validation_fraction": Real(above=0, below=1),
         "average": Integer(low=0, or_boolean=True),
-        "fit_intercept": Boolean(),
-        "shuffle": Boolean(),
-        "early_stopping": Boolean(),
-        "count_draws": Boolean(),
-        "warm_start": Boolean(),
     }
 
     # What a subclass knows of its targets.
@@ -122,8 +105,6 @@ class BaseAWSGD(DocumentationLinkMixin, BaseEstimator, metaclass=ABCMeta):
     def _scored_target(self, model, y, problem):
         """Return the targets that a problem is scored on, and prepare the model."""
         return y
-
-    # Fit.
 
     def fit(
         self,
@@ -167,12 +148,14 @@ class BaseAWSGD(DocumentationLinkMixin, BaseEstimator, metaclass=ABCMeta):
         with unchanged_on_failure(self):
             self._check_params()
             sampler = self._make_sampler(strata)
-            data = check_data(self, X, y, strata, reset=True, **self._target_checks)
+            data = _data.check_data(
+                self, X, y, strata, reset=True, **self._target_checks
+            )
             data.y = self._check_targets(data.y)
             data.sample_weight = check_weights(sample_weight, len(data.y))
-            data.validation = given_validation(X_val, y_val, sample_weight_val)
+            data.validation = _data.given_validation(X_val, y_val, sample_weight_val)
             if self.early_stopping and data.validation is None:
-                data = hold_out(
+                data = _data.hold_out(
                     data,
                     self._labels_to_hold_out(data.y),
                     self.validation_fraction,
@@ -194,7 +177,9 @@ class BaseAWSGD(DocumentationLinkMixin, BaseEstimator, metaclass=ABCMeta):
             self._check_params()
             self._check_streaming()
             first = not hasattr(self, "coef_")
-            data = check_data(self, X, y, strata, reset=first, **self._target_checks)
+            data = _data.check_data(
+                self, X, y, strata, reset=first, **self._target_checks
+            )
             self._check_chunk(data, classes, first)
             data.sample_weight = check_weights(sample_weight, len(data.y))
             targets = self._encode(data)
@@ -206,8 +191,6 @@ class BaseAWSGD(DocumentationLinkMixin, BaseEstimator, metaclass=ABCMeta):
             self._stream_weights = self._stream_weights.weigh(data, sample_weight)
             self._train(data, targets, streaming=True)
         return self
-
-    # Parameters.
 
     @property
     def _rate(self):
@@ -240,18 +223,26 @@ class BaseAWSGD(DocumentationLinkMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _make_sampler(self, strata, *, streaming=False):
         """Return a copy of the setting that the parameter `sampler` stands for."""
-        names = dict(self._samplers)
+        settings = {
+            "auto": LevelSampler(),
+            "uniform": UniformSampler(),
+            "label": StrataSampler(by="label"),
+            "strata": StrataSampler(by="given"),
+            "level": LevelSampler(),
+        }
+        if is_regressor(self):
+            settings.pop("label")
         if not self.shuffle:
-            names["auto"] = names["uniform"]
+            settings["auto"] = settings["uniform"]
         elif strata is not None:
-            names["auto"] = names["strata"]
+            settings["auto"] = settings["strata"]
         elif streaming:
-            names["auto"] = names[self._streaming_sampler]
-        settings = {name: make() for name, make in names.items()}
+            # A stream has no second look at a row.
+            settings["auto"] = settings.get("label", settings["uniform"])
         if isinstance(self.sampler, str):
             check_option("sampler", self.sampler, tuple(settings))
             sampler = settings[self.sampler]
-        elif isinstance(self.sampler, (UniformSampler, StrataSampler, LevelSampler)):
+        elif isinstance(self.sampler, tuple(map(type, settings.values()))):
             sampler = clone(self.sampler)
         else:
             raise TypeError(
@@ -266,26 +257,24 @@ class BaseAWSGD(DocumentationLinkMixin, BaseEstimator, metaclass=ABCMeta):
             )
         return sampler
 
-    # What outlives a call: states, random streams, history.
-
     def _start(self, data, targets):
-        """Set up what outlives a call."""
+        """Set up what outlives a call: states, random streams, history."""
         self._set_eta0(data, targets)
         random_state = check_random_state(self.random_state)
         seeds = random_state.randint(np.iinfo(np.int32).max, size=len(targets))
         self._generators = [np.random.PCG64(seed) for seed in seeds]
         self._history = Log()
-        self._stream_weights = StreamWeights()
+        self._stream_weights = _data.StreamWeights()
         n_models = sum(target.n_models for target in targets)
-        self._states = [new_state(data.X.shape[1]) for _ in range(n_models)]
+        self._states = [_steps.new_state(data.X.shape[1]) for _ in range(n_models)]
         for state in self._states:
-            complete_state(state, self._rate, self.average)
+            _steps.complete_state(state, self._rate, self.average)
 
     def _set_eta0(self, data, targets):
         """Set eta0, and remember what it was chosen for."""
         self._eta0 = self.eta0
         if self.eta0 is None:
-            self._eta0 = default_eta0(self._rate, data, targets[0])
+            self._eta0 = _steps.default_eta0(self._rate, data, targets[0])
         self._eta0_for = self.eta0, self._rate
 
     def _start_from(self, coef_init, intercept_init):
@@ -297,19 +286,8 @@ class BaseAWSGD(DocumentationLinkMixin, BaseEstimator, metaclass=ABCMeta):
                 what = f"warm_start=True: the last {name}_"
                 given = getattr(self, f"{name}_")
                 given = given.toarray() if sparse.issparse(given) else given
-            if given is None:
-                continue
-            shape = (len(self._states), self._states[0][name].shape[0])
-            given = check_array(
-                np.atleast_1d(given), ensure_2d=False, input_name=f"{name}_init"
-            )
-            if given.size != np.prod(shape):
-                raise ValueError(
-                    f"{what} does not match dataset: it has shape {given.shape}, "
-                    f"expected {shape}."
-                )
-            for state, values in zip(self._states, given.reshape(shape), strict=True):
-                state[name][:] = values
+            if given is not None:
+                _steps.set_values(self._states, name, given, what)
 
     def _go_on(self, data, targets):
         """Copy what training changes in place, for `partial_fit` to go on from.
@@ -323,7 +301,7 @@ class BaseAWSGD(DocumentationLinkMixin, BaseEstimator, metaclass=ABCMeta):
         if self._eta0_for != (self.eta0, self._rate):
             self._set_eta0(data, targets)
         for state in self._states:
-            complete_state(state, self._rate, self.average)
+            _steps.complete_state(state, self._rate, self.average)
         old, new = self.sampler_, self._make_sampler(data.strata, streaming=True)
         same = type(old) is type(new) and old.get_params() == new.get_params()
         # Strata that were given once must not be forgotten in silence.
@@ -334,14 +312,14 @@ class BaseAWSGD(DocumentationLinkMixin, BaseEstimator, metaclass=ABCMeta):
             self.sampler_ = new
             self._history.sampling.clear()
 
-    # Training.
-
     def _make_tasks(self, data, targets):
         """Return the task of each target, on the states and streams kept here."""
         alpha = self.alpha / data.total
         l1_ratio = {"l1": 1.0, "elasticnet": self.l1_ratio, "l2": 0.0, None: 0.0}
         l1 = alpha * l1_ratio[self.penalty]
-        steps = Steps(self._rate, self._eta0, self.power_t, alpha, int(self.average))
+        steps = _steps.Steps(
+            self._rate, self._eta0, self.power_t, alpha, int(self.average)
+        )
         states = iter(self._states)
         return [
             make_task(
@@ -416,7 +394,9 @@ class BaseAWSGD(DocumentationLinkMixin, BaseEstimator, metaclass=ABCMeta):
             ) from error
         outcomes, logs = zip(*results, strict=True)
         self._history.extend(logs)
-        self._warn_of_limits(budget, outcomes)
+        text = limit_warning(self, budget, outcomes)
+        if text:
+            warnings.warn(text, ConvergenceWarning, stacklevel=3)
         self.n_iter_ = max(outcome.n_iter for outcome in outcomes)
         self.variance_gain_ = np.array([o.variance_gain for o in outcomes])
         self.effective_sample_size_ = np.array(
@@ -427,58 +407,17 @@ class BaseAWSGD(DocumentationLinkMixin, BaseEstimator, metaclass=ABCMeta):
         self._draw_counts = counts if self.count_draws else None
         self._assign_coefficients(data.X.dtype)
 
-    def _warn_of_limits(self, budget, outcomes):
-        """Warn if passes or time were over before the tolerance was reached."""
-        slow = [outcome for outcome in outcomes if not outcome.converged]
-        late = budget.is_late
-        if not slow or (budget.tol is None and not late):
-            return
-        if budget.tol is None:
-            text = (
-                f"max_time={self.max_time} seconds were over before max_iter="
-                f"{self.max_iter} passes; raise max_time, or give tol."
-            )
-        else:
-            text = f"tol={self.tol} was not reached {self._reason(slow, late)}"
-        # The caller of `fit`.
-        warnings.warn(text, ConvergenceWarning, stacklevel=4)
-
-    def _reason(self, slow, late):
-        """Return why outcomes have not converged, and what helps."""
-        remedy = "scale the features"
-        if self.loss == "huber":
-            remedy += (
-                f", or raise epsilon={self.epsilon}: far below the residuals it "
-                "makes the loss a line with a kink"
-            )
-        n_most = max(outcome.n_iter for outcome in slow)
-        if late or n_most >= self.max_iter:
-            name, unit = ("max_time", "seconds") if late else ("max_iter", "passes")
-            limit = getattr(self, name)
-            return f"in {name}={limit} {unit}; raise {name} or tol, or {remedy}."
-        stronger = f"raise tol or alpha={self.alpha}"
-        if self.penalty is None:
-            stronger = "raise tol, or give a penalty"
-        return (
-            f"as after {n_most} passes no step lowered the objective any more; "
-            f"{stronger}, or {remedy}."
-        )
-
     def _validation_score(self, validation, task):
         """Return the score of a task at its current coefficients."""
         model = copy.copy(self)
         if validation.is_split:
             vars(model).pop("feature_names_in_", None)
-        model.coef_, model.intercept_ = coefficients(task.states, self.average)
+        model.coef_, model.intercept_ = _steps.coefficients(task.states, self.average)
         y = self._scored_target(model, validation.y, task.number)
-        scorer = check_scoring(self, self.scoring)
-        weights = {}
-        if validation.sample_weight is not None:
-            weights["sample_weight"] = validation.sample_weight
-        return scorer(model, validation.X, y, **weights)
+        return validation.score(check_scoring(self, self.scoring), model, y)
 
     def _assign_coefficients(self, dtype):
-        coef, intercept = coefficients(self._states, self.average)
+        coef, intercept = _steps.coefficients(self._states, self.average)
         coef, intercept = coef.astype(dtype), intercept.astype(dtype)
         if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
             raise ValueError(
@@ -486,8 +425,6 @@ class BaseAWSGD(DocumentationLinkMixin, BaseEstimator, metaclass=ABCMeta):
                 "features with StandardScaler or MinMaxScaler, or lower eta0."
             )
         self.coef_, self.intercept_ = coef, intercept
-
-    # What is fitted.
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

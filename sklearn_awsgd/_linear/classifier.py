@@ -9,7 +9,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn_awsgd._kernels import _losses
 from sklearn_awsgd._linear.base import BaseAWSGD
 from sklearn_awsgd._linear.targets import Classes, check_labels
-from sklearn_awsgd.samplers import StrataSampler
 
 
 def _has_probabilities(estimator):
@@ -201,22 +200,9 @@ default="auto"
         "perceptron": lambda self: _losses.Hinge(0.0),
         # For two classes; for more see `_classes`.
         "multinomial": lambda self: _losses.LogLoss(),
-        "squared_error": lambda self: _losses.SquaredError(),
-        "huber": lambda self: _losses.Huber(self.epsilon),
-        "epsilon_insensitive": lambda self: _losses.EpsilonInsensitive(self.epsilon),
-        "squared_epsilon_insensitive": lambda self: _losses.SquaredEpsilonInsensitive(
-            self.epsilon
-        ),
+        **BaseAWSGD._losses,
     }
     _target_checks = {"multi_output": True}
-    _samplers = {
-        "auto": BaseAWSGD._samplers["auto"],
-        "uniform": BaseAWSGD._samplers["uniform"],
-        "label": StrataSampler,
-        "strata": BaseAWSGD._samplers["strata"],
-        "level": BaseAWSGD._samplers["level"],
-    }
-    _streaming_sampler = "label"
 
     def __init__(
         self,

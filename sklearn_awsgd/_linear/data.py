@@ -20,43 +20,29 @@ class Validation:
     # Whether they are rows of the training data, which have no names any more.
     is_split: bool = False
 
+    def score(self, scorer, model, y):
+        """Return the score of a model, for targets that are prepared for it."""
+        weights = {}
+        if self.sample_weight is not None:
+            weights["sample_weight"] = self.sample_weight
+        return scorer(model, self.X, y, **weights)
+
 
 @dataclass
 class Data:
-    """Validated training data.
+    """Validated training data."""
 
-    Attributes
-    ----------
-    X : ndarray or CSR of shape (n_samples, n_features)
-        Rows.
-    y : ndarray
-        Targets, as far as they have been checked.
-    norms2 : ndarray of shape (n_samples,)
-        Squared norms of the rows.
-    strata : array-like of shape (n_samples,) or None
-        As given to fit.
-    sample_weight : ndarray of shape (n_samples,) or None
-        Checked; None when all rows weigh the same.
-    validation : Validation or None
-        Data that decides when to stop.
-    mass : ndarray of shape (n_samples,) or None
-        P, summing to one; None when all rows weigh the same.
-    total : float
-        Sum of all weights over the sum of `sample_weight`: the objective is `total`
-        times E_P[loss], plus the penalty.
-    loss_scale : float
-        Weight of these rows relative to all rows of a stream so far.
-    """
-
-    X: object
-    y: np.ndarray
-    norms2: np.ndarray
-    strata: object = None
-    sample_weight: np.ndarray | None = None
-    validation: Validation | None = None
-    mass: np.ndarray | None = None
+    X: object  # ndarray or CSR of shape (n_samples, n_features)
+    y: np.ndarray  # targets, as far as they have been checked
+    norms2: np.ndarray  # squared norms of the rows
+    strata: object = None  # as given to fit
+    sample_weight: np.ndarray | None = None  # None when all rows weigh the same
+    validation: Validation | None = None  # what decides when to stop
+    mass: np.ndarray | None = None  # P, summing to one; None when all are equal
+    # Sum of all weights over the sum of `sample_weight`: the objective is `total` times
+    # E_P[loss], plus the penalty.
     total: float = 1.0
-    loss_scale: float = 1.0
+    loss_scale: float = 1.0  # weight relative to all rows of a stream so far
 
     def set_mass(self, class_weight=None):
         """Set P from the sample weights and the class weights of the rows, or None."""
@@ -73,37 +59,17 @@ class Data:
 
 @dataclass(frozen=True)
 class StreamWeights:
-    """What the rows of a stream have weighed so far.
-
-    Attributes
-    ----------
-    n_rows : int
-        Rows so far.
-    sample, both : float
-        Means of their sample weights, and of these times class weights.
-    """
+    """What the rows of a stream have weighed so far."""
 
     n_rows: int = 0
-    sample: float = 0.0
-    both: float = 0.0
+    sample: float = 0.0  # mean of the sample weights
+    both: float = 0.0  # mean of these times the class weights
 
     def weigh(self, data, sample_weight):
         """Take in the weights of some rows, and scale their loss.
 
         P sums to one over a chunk, so what its rows weigh beside those of other chunks
         is a factor of the loss: relative to the mean weight so far, theirs included.
-
-        Parameters
-        ----------
-        data : Data
-            The rows; `loss_scale` and `total` are set.
-        sample_weight : array-like or None
-            Weights as given.
-
-        Returns
-        -------
-        after : StreamWeights
-            What all rows have weighed.
         """
         n, sample = len(data.norms2), mean_weight(sample_weight)
         both = sample * data.total
@@ -122,16 +88,7 @@ class StreamWeights:
 def check_data(estimator, X, y, strata, *, reset, **options):
     """Return validated Data, of which the targets need more checks.
 
-    Parameters
-    ----------
-    estimator : estimator
-        Its numbers and names of features are set, or compared.
-    X, y, strata
-        As given to fit.
-    reset : bool
-        Whether features are set.
-    **options
-        What ``validate_data`` is to know of the targets.
+    The options are what ``validate_data`` is to know of the targets.
     """
     X, y = validate_data(
         estimator,
@@ -157,20 +114,9 @@ def given_validation(X_val, y_val, sample_weight_val):
 
 
 def hold_out(data, labels, fraction, random_state, shuffle):
-    """Return the data left for training when a part is set aside.
+    """Return the data left for training when a fraction is set aside.
 
-    Parameters
-    ----------
-    data : Data
-        All of them.
-    labels : ndarray of shape (n_samples,) or None
-        Labels that are held out in proportion, and of which none may be missing.
-    fraction : float
-        Share to set aside.
-    random_state : int, RandomState instance or None
-        Seed.
-    shuffle : bool
-        False leaves the rows in their order.
+    Labels, if given, are held out in proportion, and none of them may be missing.
     """
     train, held = train_test_split(
         np.arange(len(data.norms2)),

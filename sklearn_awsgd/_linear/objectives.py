@@ -23,27 +23,13 @@ MANY_COLUMNS = 256
 
 @dataclass
 class Evaluation:
-    """The objective at some parameters, from one pass over the rows.
-
-    Attributes
-    ----------
-    v : ndarray
-        The parameters.
-    value : float
-        The objective.
-    gradient : ndarray
-        Its gradient.
-    gap : float
-        Certified bound of the suboptimality, infinite where there is none.
-    curvatures : ndarray
-        What the curvature is made of, row by row.
-    """
+    """The objective at some parameters, from one pass over the rows."""
 
     v: np.ndarray
     value: float
     gradient: np.ndarray
-    gap: float
-    curvatures: np.ndarray
+    gap: float  # certified bound of the suboptimality, infinite where there is none
+    curvatures: np.ndarray  # what the curvature is made of, row by row
 
 
 class Objective(ABC):
@@ -196,11 +182,9 @@ class LinearObjective(Objective):
         return value - mean @ mean / (2 * self.alpha)
 
     def newton_flops(self):
-        """Return the cost of the curvature of all rows."""
         return self.n_nonzero**2 / self.n_samples + self.n_columns**3 / 3
 
     def inverse_curvature(self, here, n_rows, rng, floor):
-        """Return the inverse of a sampled curvature, wide data's of its diagonal."""
         if self.n_columns > MOST_PARAMETERS:
             curvatures = self._floored(here, floor)
             # The rows that matter change on the way, so the others count too.

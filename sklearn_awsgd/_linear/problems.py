@@ -27,17 +27,7 @@ def softmax_problem(task):
 
 
 def dual_problem(task, loss, hold):
-    """Return the compiled dual steps of a LinearTask.
-
-    Parameters
-    ----------
-    task : LinearTask
-        The task, with an l2 penalty.
-    loss : Loss
-        Its loss, made smooth.
-    hold : float
-        What holds the intercept.
-    """
+    """Return the compiled dual steps of a LinearTask, given a smooth loss."""
     data = task.data
     return DualSteps(
         Rows(data.X),

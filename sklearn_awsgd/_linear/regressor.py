@@ -2,7 +2,6 @@
 
 from sklearn.base import RegressorMixin
 
-from sklearn_awsgd._kernels import _losses
 from sklearn_awsgd._linear.base import BaseAWSGD
 from sklearn_awsgd._linear.targets import RealTarget, check_real_targets
 
@@ -123,14 +122,6 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
     True
     """
 
-    _losses = {
-        "squared_error": lambda self: _losses.SquaredError(),
-        "huber": lambda self: _losses.Huber(self.epsilon),
-        "epsilon_insensitive": lambda self: _losses.EpsilonInsensitive(self.epsilon),
-        "squared_epsilon_insensitive": lambda self: _losses.SquaredEpsilonInsensitive(
-            self.epsilon
-        ),
-    }
     _target_checks = {"y_numeric": True}
     n_jobs = None
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils import check_array
 
 # Learning rates, and the eta0 each takes for eta0=None. The rates with a step size for
 # each coordinate are relative to the gradients it has seen, the others are not.
@@ -22,27 +23,13 @@ ROWS_MEASURED = 1000
 
 @dataclass(frozen=True)
 class Steps:
-    """Step sizes of plain AW-SGD.
+    """Step sizes of plain AW-SGD."""
 
-    Attributes
-    ----------
-    rate : str
-        One of SCALAR_RATES or COORDINATE_RATES.
-    eta0 : float
-        Initial step size.
-    power_t : float
-        Exponent of "invscaling".
-    alpha : float
-        Strength of the penalty relative to E_P[loss], which "optimal" divides by.
-    average_start : int
-        Step at which to begin with means of the coefficients; 0 for no means.
-    """
-
-    rate: str
-    eta0: float
-    power_t: float = 0.5
-    alpha: float = 0.0
-    average_start: int = 0
+    rate: str  # one of SCALAR_RATES or COORDINATE_RATES
+    eta0: float  # initial step size
+    power_t: float = 0.5  # exponent of "invscaling"
+    alpha: float = 0.0  # relative to E_P[loss]; "optimal" divides by it
+    average_start: int = 0  # step to begin with means of the coefficients; 0 for none
     decay = DECAY
 
     @property
@@ -84,6 +71,21 @@ def complete_state(state, rate, average):
         state.setdefault(name, np.zeros(size))
 
 
+def set_values(states, name, given, what):
+    """Set "coef" or "intercept" of all models; `what` was given, for messages."""
+    shape = (len(states), states[0][name].shape[0])
+    given = check_array(
+        np.atleast_1d(given), ensure_2d=False, input_name=f"{name}_init"
+    )
+    if given.size != np.prod(shape):
+        raise ValueError(
+            f"{what} does not match dataset: it has shape {given.shape}, "
+            f"expected {shape}."
+        )
+    for state, values in zip(states, given.reshape(shape), strict=True):
+        state[name][:] = values
+
+
 def coefficients(states, average):
     """Return coefficients and intercepts: the means of w where there are any."""
     prefix = ""
@@ -99,15 +101,6 @@ def default_eta0(rate, data, target):
     The first step of AdaGrad moves every coordinate by eta0, so a prediction by
     eta0 ||x||_1: that is set to three times the spread of the targets, which is one for
     classes.
-
-    Parameters
-    ----------
-    rate : str
-        The rate.
-    data : Data
-        Rows and weights.
-    target : Target
-        Targets of the first problem.
     """
     if rate != "adagrad":
         return (SCALAR_RATES | COORDINATE_RATES)[rate]

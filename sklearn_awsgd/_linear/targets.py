@@ -12,26 +12,13 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 
 @dataclass
 class Target(ABC):
-    """What one problem is to predict.
+    """What one problem is to predict."""
 
-    Attributes
-    ----------
-    values : ndarray of shape (n_samples,)
-        Numbers, as the loss takes them.
-    mass : ndarray of shape (n_samples,) or None
-        P of each row.
-    n_groups : int
-        Number of groups; some may have no rows.
-    n_models : int
-        Number of linear models that predict it together.
-    spread : float
-        How far apart the values are: one for classes.
-    """
-
-    values: np.ndarray
-    mass: np.ndarray | None
-    n_groups: int
-    n_models: int = 1
+    values: np.ndarray  # numbers, as the loss takes them
+    mass: np.ndarray | None  # P of each row
+    n_groups: int  # some may have no rows
+    n_models: int = 1  # linear models that predict it together
+    # How far apart the values are: one for classes.
     spread = 1.0
 
     @property
@@ -138,21 +125,12 @@ def check_labels(y, class_weight):
 
 @dataclass(frozen=True)
 class Classes:
-    """How classes become problems, and what to call their parts.
+    """How classes become problems, and what to call their parts."""
 
-    Attributes
-    ----------
-    values : ndarray of shape (n_classes,)
-        The classes, sorted; the numbers of the labels of indicators.
-    is_multilabel : bool
-        Whether there are indicators of several labels.
-    is_softmax : bool
-        Whether all classes are one problem; else each is one, against the rest, but two
-        classes are one problem together.
-    """
-
-    values: np.ndarray
-    is_multilabel: bool
+    values: np.ndarray  # sorted; the numbers of the labels of indicators
+    is_multilabel: bool  # whether there are indicators of several labels
+    # Whether all classes are one problem; else each is one, against the rest, but two
+    # classes are one problem together.
     is_softmax: bool
 
     @property
@@ -161,15 +139,7 @@ class Classes:
         return not self.is_multilabel and (self.is_softmax or len(self.values) == 2)
 
     def encode(self, y, mass):
-        """Return the Target of each problem.
-
-        Parameters
-        ----------
-        y : ndarray of shape (n_samples,) or (n_samples, n_labels)
-            Labels or indicators, checked.
-        mass : ndarray of shape (n_samples,) or None
-            P of each row.
-        """
+        """Return the Target of each problem, from labels or indicators and P."""
         if self.is_multilabel:
             return [SignTarget(column > 0, mass) for column in y.T]
         codes = np.searchsorted(self.values, y)
@@ -185,17 +155,7 @@ class Classes:
         return self.values[problem] if group == 1 else "rest"
 
     def weights_of_rows(self, y, class_weight, sample_weight):
-        """Return the class weight of each row, or None.
-
-        Parameters
-        ----------
-        y : ndarray of shape (n_samples,)
-            Labels.
-        class_weight : dict, "balanced" or None
-            The parameter.
-        sample_weight : ndarray of shape (n_samples,) or None
-            Weights of the rows, checked.
-        """
+        """Return the class weight of each row, or None."""
         if class_weight is None:
             return None
         codes = np.searchsorted(self.values, y)

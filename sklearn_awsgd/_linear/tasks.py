@@ -31,26 +31,6 @@ class Task(ABC):
     Parameters are a vector v of the coefficients and the intercept of each model, one
     model after the other; they live in `states`.
 
-    Attributes
-    ----------
-    number : int
-        Number of the problem.
-    data : Data
-        Rows and weights.
-    target : Target
-        What to predict.
-    loss : Loss
-        The compiled loss.
-    penalty : Penalty
-        Strengths of the penalty.
-    fit_intercept : bool
-        Whether intercepts are free.
-    steps : Steps
-        Step sizes of plain AW-SGD.
-    states : list of dict of ndarray
-        State of each linear model, changed in place.
-    generator : numpy.random.PCG64
-        Random stream.
     """
 
     number: int = 0
@@ -59,8 +39,8 @@ class Task(ABC):
     loss: Loss
     penalty: Penalty
     fit_intercept: bool = True
-    steps: Steps
-    states: list
+    steps: Steps  # of plain AW-SGD
+    states: list  # of dicts of arrays, one for each linear model; changed in place
     generator: np.random.PCG64
 
     @property
@@ -93,20 +73,9 @@ class Task(ABC):
     def has_proximal_steps(self):
         """Whether proximal steps can form the curvature that they need."""
 
-    @property
-    def has_coefficients(self):
-        """Whether there are coefficients to start from."""
-        return any(state["coef"].any() for state in self.states)
-
-    @property
-    def has_steps(self):
-        """Whether steps have been taken."""
-        return any(state["clock"][0] for state in self.states)
-
-    @property
-    def has_intercepts(self):
-        """Whether there are intercepts to start from."""
-        return any(state["intercept"].any() for state in self.states)
+    def has(self, name):
+        """Return whether an array of the states is not zero: there is a start."""
+        return any(state[name].any() for state in self.states)
 
     def parameters(self):
         """Return v, a copy."""
@@ -132,7 +101,7 @@ class Task(ABC):
 
     def begin_at_constants(self):
         """Set the intercepts to the best constants, unless they are given."""
-        if not self.has_intercepts:
+        if not self.has("intercept"):
             self.set_constants()
 
     @abstractmethod
@@ -149,23 +118,11 @@ class Task(ABC):
 
     @abstractmethod
     def first_norms2(self, problem):
-        """Return the squared gradient norm of each row at the start.
-
-        Parameters
-        ----------
-        problem : compiled Problem
-            That of :meth:`make_problem`.
-        """
+        """Return the squared gradient norm of each row at the start of a problem."""
 
     @abstractmethod
     def make_objective(self, width=0.0):
-        """Return the smooth part of the objective.
-
-        Parameters
-        ----------
-        width : float, default=0.0
-            Width over which kinks of the loss are rounded.
-        """
+        """Return the smooth part of the objective, kinks rounded over a width."""
 
 
 class LinearTask(Task):
@@ -173,17 +130,14 @@ class LinearTask(Task):
 
     @property
     def has_proximal_steps(self):
-        """Whether proximal steps can form the curvature that they need."""
         return self.n_features < MOST_PARAMETERS
 
     def set_constants(self):
-        """Set the intercept to the best constant."""
         loss = self.loss.rounded(self.target.spread)
         constant = best_constant(loss, self.target.values, self.data.mass)
         self.states[0]["intercept"][0] = constant
 
     def constant_loss(self):
-        """Return E_P[loss] of the intercept alone."""
         losses = self.loss(self.target.values, self._constant())[0]
         return np.average(losses, weights=self.data.mass)
 
@@ -192,11 +146,9 @@ class LinearTask(Task):
         return np.full(self.n_samples, self.states[0]["intercept"][0])
 
     def make_problem(self):
-        """Return the compiled problem."""
         return linear_problem(self)
 
     def first_norms2(self, problem):
-        """Return the squared gradient norm of each row at the start."""
         return problem.first_norms2()
 
     def make_dual_problem(self, plan):
@@ -210,7 +162,6 @@ class LinearTask(Task):
         return derivatives**2 * (self.data.norms2 + self.fit_intercept)
 
     def make_objective(self, width=0.0):
-        """Return the smooth part of the objective."""
         return LinearObjective(
             self.data.X,
             self.loss.rounded(width),
@@ -228,17 +179,15 @@ class SoftmaxTask(Task):
 
     @property
     def has_proximal_steps(self):
-        """They take the curvature row by row: for any number of features."""
+        # They take the curvature row by row.
         return True
 
     def set_constants(self):
-        """Set the intercepts to the logarithms of the shares of the classes."""
         constants = np.log(np.maximum(self._shares(), 1e-12))
         for state, constant in zip(self.states, constants, strict=True):
             state["intercept"][0] = constant - constants.mean()
 
     def constant_loss(self):
-        """Return E_P[loss] of the intercepts alone."""
         constants = self._intercepts()
         return logsumexp(constants) - self._shares() @ constants
 
@@ -252,18 +201,15 @@ class SoftmaxTask(Task):
         return np.array([state["intercept"][0] for state in self.states])
 
     def make_problem(self):
-        """Return the compiled problem."""
         return softmax_problem(self)
 
     def first_norms2(self, problem):
-        """Return the squared gradient norm of each row at the start."""
         data = self.data
         p = softmax(self._intercepts())
         gradient2 = data.loss_scale**2 * (p @ p - 2 * p[self.target.values] + 1)
         return gradient2 * (data.norms2 + self.fit_intercept)
 
     def make_objective(self, width=0.0):
-        """Return the smooth part of the objective; the loss has no kinks."""
         return SoftmaxObjective(
             self.data.X,
             self.target.values,

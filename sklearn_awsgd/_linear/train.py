@@ -11,25 +11,16 @@ from sklearn_awsgd._solver.runs import Outcome
 
 @dataclass(frozen=True)
 class Rules:
-    """How tasks are trained.
+    """How tasks are trained."""
 
-    Attributes
-    ----------
-    to_optimum : bool
-        Whether to go on to the optimum by exact passes; else AW-SGD alone.
-    begin_at_constants : bool
-        Whether AW-SGD alone begins at the best constants, where they are known: targets
-        may be far from zero, and the first rows of a stream may be of one class.
-    n_iter_no_change : int
-        Passes of AW-SGD alone without progress to stop after.
-    score : callable or None
-        Takes a task and returns its score on held-out data, which decides when AW-SGD
-        alone stops.
-    """
-
+    # Whether to go on to the optimum by exact passes; else AW-SGD alone, which
     to_optimum: bool = True
+    # begins at the best constants, where they are known: targets may be far from zero,
+    # and the first rows of a stream may be of one class;
     begin_at_constants: bool = True
+    # and stops after so many passes without progress
     n_iter_no_change: int = 5
+    # of the objective, or of a task's score on held-out data.
     score: Callable | None = None
 
 
@@ -54,7 +45,7 @@ def train(task, draws, budget, log, rules):
     """
     if rules.to_optimum:
         return train_to_optimum(task, draws, budget, log)
-    fresh = not (task.has_steps or task.has_coefficients)
+    fresh = not (task.has("clock") or task.has("coef"))
     if rules.begin_at_constants and task.fit_intercept and fresh:
         if task.target.has_all_groups:
             task.begin_at_constants()
@@ -69,7 +60,7 @@ def train_to_optimum(task, draws, budget, log):
     The parameters and the result are those of :func:`train`.
     """
     outcome, report, dual_point = Outcome(), None, None
-    if not task.has_coefficients:
+    if not task.has("coef"):
         if task.fit_intercept:
             if task.target.is_constant:
                 return solve_constant(task, log)

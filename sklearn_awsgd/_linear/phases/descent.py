@@ -37,21 +37,11 @@ SLOW_STEP = 0.1
 
 @dataclass(frozen=True)
 class Stillness:
-    """When an objective stands still: the last steps gained next to nothing.
+    """When an objective stands still: the last steps gained next to nothing."""
 
-    Attributes
-    ----------
-    n_steps : int
-        Least number of these steps.
-    share : float
-        Their least share of all steps.
-    part : float
-        Part of the tolerance that is next to nothing.
-    """
-
-    n_steps: int
-    share: float
-    part: float
+    n_steps: int  # least number of these steps
+    share: float  # their least share of all steps
+    part: float  # part of the tolerance that is next to nothing
 
 
 # Where the estimate alone cannot be trusted, the objective must have stood still too:
@@ -61,24 +51,12 @@ STILL = Stillness(5, 1 / 3, 1 / 4)
 
 @dataclass
 class Report:
-    """How a descent ended.
-
-    Attributes
-    ----------
-    end : Evaluation
-        The last point.
-    n_passes : int
-        Passes over the rows.
-    converged : bool
-        Whether the tolerance was met.
-    width : float
-        Width over which the kinks of the loss were rounded.
-    """
+    """How a descent ended."""
 
     end: Evaluation
     n_passes: int
-    converged: bool
-    width: float = 0.0
+    converged: bool  # whether the tolerance was met
+    width: float = 0.0  # over which the kinks of the loss were rounded
 
     @property
     def gap(self):
@@ -89,38 +67,17 @@ class Report:
 
 @dataclass
 class Proposal:
-    """What a direction proposes.
-
-    Attributes
-    ----------
-    step : ndarray
-        The full step.
-    slope : float
-        Change of the objective that it promises, up to its quadratic part.
-    scale : float
-        What suboptimality is relative to: the objective, away from zero.
-    bound : float
-        The suboptimality, as far as it is known; the descent stops by it.
-    estimate : float
-        The same for a descent that runs out of passes.
-    """
+    """What a direction proposes."""
 
     step: np.ndarray
-    slope: float
-    scale: float
-    bound: float
-    estimate: float
+    slope: float  # change that the step promises, up to its quadratic part
+    scale: float  # what suboptimality is relative to: the objective, away from zero
+    bound: float  # the suboptimality as far as it is known; the descent stops by it
+    estimate: float  # the same for a descent that runs out of passes
 
 
 class Trail:
     """Where a descent has been: passes are counted and recorded.
-
-    Parameters
-    ----------
-    evaluate : callable
-        Returns the Evaluation of parameters.
-    record : callable
-        Called with each Evaluation and the number of passes.
 
     Attributes
     ----------
@@ -144,28 +101,17 @@ class Trail:
     def stands_still(self, tolerance, rule):
         """Return whether the last steps have gained a part of the tolerance only."""
         reached = self.reached
-        n_still = max(rule.n_steps, int(rule.share * len(reached)))
-        if len(reached) <= n_still:
-            return False
-        return reached[-1 - n_still] - reached[-1] <= rule.part * tolerance
+        n = max(rule.n_steps, int(rule.share * len(reached)))
+        return (
+            len(reached) > n and reached[-1 - n] - reached[-1] <= rule.part * tolerance
+        )
 
 
 class Direction(ABC):
     """Where a descent goes next, and when it is there.
 
-    Parameters
-    ----------
-    objective : Objective
-        What to minimise.
-    tol : float
-        Relative suboptimality to reach.
-    rng : numpy.random.Generator
-        Draws the curvature samples.
-
-    Attributes
-    ----------
-    target : float
-        What ``Proposal.bound / Proposal.scale`` has to be to stop: `tol`, or less.
+    It stops at `tol`, the relative suboptimality to reach, or where rounding decides:
+    when ``Proposal.bound / Proposal.scale`` is no more than `goal`.
     """
 
     # Shorter steps than this mean that the curvature is far too small, as where a loss
@@ -174,7 +120,7 @@ class Direction(ABC):
 
     def __init__(self, objective, tol, rng):
         self.objective, self.tol, self.rng = objective, tol, rng
-        self.target = tol
+        self.goal = tol
 
     def evaluate(self, v):
         """Return the Evaluation of parameters, all penalties included."""
@@ -213,7 +159,7 @@ class Direction(ABC):
 
 
 def descend(direction, v, budget, record, enough=None):
-    """Minimise from v.
+    """Minimise from v; return a Report.
 
     Parameters
     ----------
@@ -228,11 +174,6 @@ def descend(direction, v, budget, record, enough=None):
     enough : float, default=None
         Relative suboptimality that counts as converged when passes or time are over;
         None for that of the direction.
-
-    Returns
-    -------
-    report : Report
-        How it ended.
     """
     enough = direction.tol if enough is None else enough
     trail = Trail(direction.evaluate, record)
@@ -241,7 +182,7 @@ def descend(direction, v, budget, record, enough=None):
     direction.begin(here, trail)
     while True:
         proposal = direction.propose(here, trail)
-        if proposal.bound <= direction.target * proposal.scale:
+        if proposal.bound <= direction.goal * proposal.scale:
             return Report(here, trail.n_passes, True)
         if direction.renew(here, trail):
             continue

@@ -50,37 +50,19 @@ SMALLEST_TOL = 1e-9
 
 @dataclass(frozen=True)
 class DualPlan:
-    """How to take dual steps.
+    """How to take dual steps."""
 
-    Attributes
-    ----------
-    width : float
-        Width over which the kinks of the loss are rounded.
-    hold : float
-        What holds the intercept.
-    """
-
-    width: float
-    hold: float
+    width: float  # over which the kinks of the loss are rounded
+    hold: float  # what holds the intercept
 
 
 @dataclass
 class DualResult:
-    """Where dual steps have led.
-
-    Attributes
-    ----------
-    outcome : Outcome
-        What they took.
-    report : Report or None
-        The end, where they reached the tolerance.
-    dual_point : tuple or None
-        What the descent may begin its bound with.
-    """
+    """Where dual steps have led."""
 
     outcome: Outcome
-    report: Report | None = None
-    dual_point: tuple | None = None
+    report: Report | None = None  # the end, where they reached the tolerance
+    dual_point: tuple | None = None  # what the descent may begin its bound with
 
 
 def curvature_ratio(curvature, mass, norms2, alpha):
@@ -126,21 +108,9 @@ class DualStop:
     The gap is guessed from those of the rows as they were met in a pass; when the guess
     is small enough, one exact pass tells.
 
-    Parameters
-    ----------
-    problem : DualSteps
-        The problem that is stepped; the center of its intercept is moved.
-    evaluate : callable
-        Takes the dual point of the variates and returns the Evaluation of the current
-        parameters, at the cost of a pass.
-    tol : float
-        Relative gap to reach.
-    max_passes : int
-        Largest number of passes, exact ones included.
-    scale : float, default=1.0
-        Factor that takes the gap to the objective that the solver knows.
-    slow : float, default=SLOW_PASSES
-        Share of the gap that slow passes leave, of two.
+    `evaluate` takes the dual point of the variates and returns the Evaluation of the
+    current parameters; `scale` takes the gap to the objective that the solver knows;
+    `slow` is the share of the gap that slow passes leave, of two.
 
     Attributes
     ----------
@@ -194,26 +164,10 @@ class DualStop:
 
 
 def take_dual_steps(task, plan, draws, budget, log):
-    """Go towards the optimum by dual steps.
+    """Go towards the optimum by dual steps, as a DualPlan says; return a DualResult.
 
     The first rows are drawn by what is learned of them; then the passes are shuffled,
     as draws with replacement leave out a third of the rows.
-
-    Parameters
-    ----------
-    task : Task
-        Changed in place.
-    plan : DualPlan
-        How.
-    draws : Draws
-        How rows are drawn.
-    budget, log : Budget and Log
-        What may be spent, and what is recorded.
-
-    Returns
-    -------
-    result : DualResult
-        Where they have led.
     """
     kinks, n_rows = plan.width > 0, draws.n_rows
     n_first = math.ceil(SHARE_DRAWN_LEARNED * n_rows)

@@ -58,23 +58,9 @@ def choose_direction(task, objective, tol, rng):
 
 
 def descend_over_kinks(task, n_draws, budget, log, dual_point=None):
-    """Go from the parameters of a task to the optimum.
+    """Go from the parameters of a task, which stay, to the optimum; return a Report.
 
-    Parameters
-    ----------
-    task : Task
-        What to minimise; its parameters are where to start from, and stay.
-    n_draws : int
-        Draws before, for the log.
-    budget, log : Budget and Log
-        What may be spent, and what is recorded.
-    dual_point : tuple, default=None
-        Dual point to begin with, as ``LinearObjective.mix_dual`` takes it.
-
-    Returns
-    -------
-    report : Report
-        How it ended.
+    The log knows of `n_draws` before; the bound may begin with a `dual_point`.
     """
     tol = 0.0 if budget.tol is None else budget.tol
     rng = np.random.Generator(task.generator)

@@ -9,18 +9,8 @@ settled already, from more rows; from all of them this is Newton's method.
 
 import numpy as np
 
-from sklearn_awsgd._linear.phases.descent import (
-    CHEAP,
-    NEAR,
-    ROUNDING,
-    SLOW_STEP,
-    STILL,
-    Direction,
-    Proposal,
-    Stillness,
-    first_sample_size,
-    larger_sample_size,
-)
+from sklearn_awsgd._linear.phases import descent
+from sklearn_awsgd._linear.phases.descent import Direction, Proposal
 
 # The curvature is used for so many times the passes that its next sample costs, before
 # steps count as slow.
@@ -31,9 +21,9 @@ MOST_REFRESHED = 3
 # and no less than LEAST_RATIO.
 N_RATIOS = 3
 LEAST_RATIO = 1.5
-# As STILL, with a diagonal: without it the descent stopped at up to 1.9 tol on the set
+# The same with a diagonal: without it the descent stopped at up to 1.9 tol on the set
 # `sparse` of bench_time_to_optimum.py at alpha 1e-7.
-STILL_WITH_DIAGONAL = Stillness(2, 1 / 6, 1 / 2)
+STILL_WITH_DIAGONAL = descent.Stillness(2, 1 / 6, 1 / 2)
 # A diagonal is renewed when the objective has fallen to this part of what it was. With
 # the scaling by the last BFGS pair that took 60 passes instead of 78 on `sparse` of
 # bench_time_to_optimum.py at alpha 1e-6.
@@ -49,13 +39,13 @@ LOST = 1e-11
 
 
 class NewtonDirection(Direction):
-    """Quasi-Newton directions; the parameters are those of :class:`Direction`."""
+    """Quasi-Newton directions."""
 
     def __init__(self, objective, tol, rng):
         super().__init__(objective, tol, rng)
-        self.exact = objective.sharp and objective.newton_flops() <= CHEAP
-        self.target = ROUNDING if self.exact else tol
-        self.n_rows = first_sample_size(objective, self.exact)
+        self.exact = objective.sharp and objective.newton_flops() <= descent.CHEAP
+        self.goal = descent.ROUNDING if self.exact else tol
+        self.n_rows = descent.first_sample_size(objective, self.exact)
         self.floor, self.n_refreshed = 0.0, 0
         # Half the Newton decrement: what is left, by the curvature at hand.
         self.left, self.slow = np.inf, False
@@ -63,7 +53,6 @@ class NewtonDirection(Direction):
         self.ratios, self.gained, self.estimate = [LEAST_RATIO], 0.0, np.inf
 
     def begin(self, here, trail):
-        """Take in the first point."""
         self.first_value = here.value
         self._sample(here, trail)
         # Passes until the curvature was last sampled, and the objective there.
@@ -77,11 +66,10 @@ class NewtonDirection(Direction):
         self.n_sampled = trail.n_passes
 
     def propose(self, here, trail):
-        """Return the quasi-Newton step."""
         step = -(self.inverse @ here.gradient)
         slope = here.gradient @ step
         left = -slope / 2
-        self.slow = left > SLOW_STEP * self.left
+        self.slow = left > descent.SLOW_STEP * self.left
         self.left = left
         if self.gained > 0:
             # If both ends of a step had r times their estimates left, it has gained r
@@ -93,7 +81,7 @@ class NewtonDirection(Direction):
         scale = max(abs(here.value), 1e-10 * abs(self.first_value))
         if self.exact and trail.n_passes > MOST_EXACT:
             # Where the loss has kinks, Newton's method may go round in circles.
-            self.exact, self.target = False, self.tol
+            self.exact, self.goal = False, self.tol
         bound = self._bound(here, trail, scale)
         return Proposal(step, slope, scale, bound, bound)
 
@@ -106,7 +94,9 @@ class NewtonDirection(Direction):
         ratio = max(LEAST_RATIO, *self.ratios[-N_RATIOS:])
         bound = self.inverse.margin * ratio * self.left if self.left > 0 else 0.0
         tolerance = self.tol * scale
-        if not self.objective.sharp and not trail.stands_still(tolerance, STILL):
+        if not self.objective.sharp and not trail.stands_still(
+            tolerance, descent.STILL
+        ):
             bound = np.inf
         if self.inverse.diagonal:
             if not trail.stands_still(tolerance, STILL_WITH_DIAGONAL):
@@ -115,10 +105,14 @@ class NewtonDirection(Direction):
 
     def renew(self, here, trail):
         """Sample the curvature anew when steps are slow, and it has paid for itself."""
-        grow = self.left < NEAR * here.value or self.n_refreshed >= MOST_REFRESHED
+        grow = (
+            self.left < descent.NEAR * here.value or self.n_refreshed >= MOST_REFRESHED
+        )
         next_rows = self.n_rows
         if grow:
-            next_rows = larger_sample_size(self.n_rows, self.objective.n_samples)
+            next_rows = descent.larger_sample_size(
+                self.n_rows, self.objective.n_samples
+            )
         n_waited = trail.n_passes - self.n_sampled
         patience = CURVATURE_PATIENCE * self.inverse.cost * next_rows / self.n_rows
         if not (self.slow and n_waited >= max(patience, 1)):
@@ -139,7 +133,6 @@ class NewtonDirection(Direction):
         return np.clip(1 - (new_slope + root - mean) / bottom, *CUT)
 
     def is_lost(self, here, proposal, length):
-        """Return whether rounding hides the decrease."""
         return -proposal.slope <= LOST * abs(here.value)
 
     def last_word(self, here, new, proposal):
@@ -165,7 +158,6 @@ class NewtonDirection(Direction):
         return new
 
     def stiffen(self, here, trail):
-        """Give each row a share of the largest curvature the loss can have."""
         if self.floor >= 1:
             return False
         self.floor = max(16 * self.floor, 1 / 16)

@@ -10,17 +10,8 @@ import numpy as np
 
 from sklearn_awsgd._kernels import _batch
 from sklearn_awsgd._linear.curvature import InverseCurvature
-from sklearn_awsgd._linear.phases.descent import (
-    CHEAP,
-    NEAR,
-    ROUNDING,
-    SLOW_STEP,
-    STILL,
-    Direction,
-    Proposal,
-    first_sample_size,
-    larger_sample_size,
-)
+from sklearn_awsgd._linear.phases import descent
+from sklearn_awsgd._linear.phases.descent import Direction, Proposal
 
 # The first share of the largest curvature that is added where there is too little.
 LEAST_FLOOR = 1e-4
@@ -31,22 +22,14 @@ LOST_IN_MODEL = 1e-12
 
 
 class ProximalDirection(Direction):
-    """Proximal Newton directions.
-
-    Parameters
-    ----------
-    objective, tol, rng
-        Those of :class:`~sklearn_awsgd._linear.phases.descent.Direction`.
-    alpha_l1 : float
-        Strength of the l1 penalty.
-    """
+    """Proximal Newton directions, with an l1 penalty of strength `alpha_l1`."""
 
     def __init__(self, objective, tol, rng, alpha_l1):
         super().__init__(objective, tol, rng)
-        cheap = objective.newton_flops() <= CHEAP
+        cheap = objective.newton_flops() <= descent.CHEAP
         self.alpha_l1, self.exact = alpha_l1, objective.sharp and cheap
-        self.target = ROUNDING if self.exact else tol
-        self.n_rows = first_sample_size(objective, cheap)
+        self.goal = descent.ROUNDING if self.exact else tol
+        self.n_rows = descent.first_sample_size(objective, cheap)
         self.floor, self.left = 0.0, np.inf
 
     def evaluate(self, v):
@@ -58,18 +41,19 @@ class ProximalDirection(Direction):
         return there
 
     def propose(self, here, trail):
-        """Return the step to the minimum of the model."""
         step = self._minimize_model(here)
         slope = here.gradient @ step + self.alpha_l1 * (
             np.abs(here.v[:-1] + step[:-1]).sum() - np.abs(here.v[:-1]).sum()
         )
         scale = max(abs(here.value), 1e-300)
         # With curvature added a model promises too little.
-        sure = self.floor == 0 or trail.stands_still(self.tol * scale, STILL)
+        sure = self.floor == 0 or trail.stands_still(self.tol * scale, descent.STILL)
         estimate = -slope if sure else np.inf
         left = -slope / 2
-        if left > SLOW_STEP * self.left and left < NEAR * scale:
-            self.n_rows = larger_sample_size(self.n_rows, self.objective.n_samples)
+        if left > descent.SLOW_STEP * self.left and left < descent.NEAR * scale:
+            self.n_rows = descent.larger_sample_size(
+                self.n_rows, self.objective.n_samples
+            )
         self.left = left
         # Out of passes, the estimate alone decides, without the certified gap.
         return Proposal(step, slope, scale, min(here.gap, estimate), estimate)
@@ -106,11 +90,9 @@ class ProximalDirection(Direction):
             step[active] = exact
 
     def shorten(self, here, new, proposal, length):
-        """Return a quarter."""
         return 1 / 4
 
     def is_lost(self, here, proposal, length):
-        """Return whether rounding hides the decrease."""
         return -proposal.slope <= LOST_IN_MODEL * proposal.scale
 
     def last_word(self, here, new, proposal):
@@ -123,7 +105,6 @@ class ProximalDirection(Direction):
         return new
 
     def stiffen(self, here, trail):
-        """Give each row a share of the largest curvature the loss can have."""
         if self.floor >= 1:
             return False
         self.floor = max(32 * self.floor, LEAST_FLOOR)

@@ -18,40 +18,20 @@ SHARE_DRAWN_FIRST = 1 / 16
 
 @dataclass
 class Draws:
-    """How the rows of one task are drawn.
+    """How the rows of one task are drawn."""
 
-    Attributes
-    ----------
-    sampler : sampler of sklearn_awsgd.samplers
-        Prepared; keeps what is learned.
-    space : RowSpace
-        The rows.
-    batch_size : int
-        Draws that share one state of the sampler.
-    counts : ndarray of shape (n_samples,) or None
-        Draws of each row, added to.
-    """
-
-    sampler: object
+    sampler: object  # prepared; keeps what is learned
     space: RowSpace
-    batch_size: int = 1
-    counts: np.ndarray | None = None
+    batch_size: int = 1  # draws that share one state of the sampler
+    counts: np.ndarray | None = None  # draws of each row, added to
 
     @property
     def n_rows(self):
-        """Return the number of rows that can be drawn."""
+        """Number of rows that can be drawn."""
         return len(self.space.rows)
 
     def open(self, task, norms2):
-        """Return the opened sampler of a task.
-
-        Parameters
-        ----------
-        task : Task
-            What is trained.
-        norms2 : ndarray of shape (n_samples,)
-            Squared gradient norm of each row at the start.
-        """
+        """Return the opened sampler of a task, given squared norms of gradients."""
         view = ProblemView(groups=task.target.groups, norms2=norms2)
         return self.sampler.open(self.space, view, task.number, task.generator)
 
@@ -89,21 +69,10 @@ def sample_first(task, draws, budget, log):
 
 
 def sample_until_stopped(task, draws, budget, log, n_iter_no_change, score=None):
-    """Take the steps of plain AW-SGD until a rule says stop.
+    """Take the steps of plain AW-SGD until the objective stands still.
 
-    Parameters
-    ----------
-    task : Task
-        Changed in place.
-    draws : Draws
-        How rows are drawn.
-    budget, log : Budget and Log
-        What may be spent, and what is recorded.
-    n_iter_no_change : int
-        Passes without progress to stop after.
-    score : callable, default=None
-        Takes the task and returns its score on held-out data, which then decides; the
-        parameters that scored best are kept.
+    With `score`, which takes the task and returns its score on held-out data, that
+    decides, and the parameters that scored best are kept.
     """
     problem = task.make_problem()
     opened = draws.open(task, task.first_norms2(problem))

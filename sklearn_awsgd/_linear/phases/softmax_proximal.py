@@ -31,13 +31,6 @@ class SoftmaxProximalDirection(Direction):
 
     Unlike the other directions these look for rounding after the last trial only, and
     their damping has no end.
-
-    Parameters
-    ----------
-    objective, tol, rng
-        Those of :class:`~sklearn_awsgd._linear.phases.descent.Direction`.
-    alpha_l1 : float
-        Strength of the l1 penalty.
     """
 
     # Ten trials, each half as long as the one before.
@@ -47,74 +40,17 @@ class SoftmaxProximalDirection(Direction):
         super().__init__(objective, tol, rng)
         self.alpha_l1 = alpha_l1
         self.shape = (objective.n_classes, objective.n_columns)
-        self.curvature = _Curvature(objective, rng)
+        self._choose_rows(objective, rng)
         # As for `NewtonDirection`: where passes cost nothing, rounding decides.
         exact = objective.newton_flops() <= CHEAP
-        self.target = ROUNDING if exact else max(tol, 1e-14)
+        self.goal = ROUNDING if exact else max(tol, 1e-14)
         self.max_sweeps = 50 * SOFTMAX_SWEEPS if exact else SOFTMAX_SWEEPS
         # Far from the optimum the model is not worth much work.
         self.precision = ROUNDING if exact else FIRST_PRECISION
         self.damping, self.last_decrease = 0.0, np.inf
 
-    def evaluate(self, v):
-        """Return the Evaluation at the cheapest shift, with the l1 penalty."""
-        V = center(v.reshape(self.shape), self.alpha_l1, self.objective.alpha)
-        there = self.objective(self.objective.canonical(V.ravel()))
-        there.value += self.alpha_l1 * np.abs(V[:, :-1]).sum()
-        return there
-
-    def propose(self, here, trail):
-        """Return the step to the minimum of the model."""
-        V = here.v.reshape(self.shape)
-        D = np.empty(self.shape)
-        solved = self.curvature.minimize_model(
-            here, self.alpha_l1, self.damping, self.precision, self.max_sweeps, D
-        )
-        step = D.ravel()
-        slope = np.sum(here.gradient * step) + self.alpha_l1 * (
-            np.abs(V[:, :-1] + D[:, :-1]).sum() - np.abs(V[:, :-1]).sum()
-        )
-        scale = max(abs(here.value), 1e-300)
-        sure = (
-            solved and self.precision < SURE_PRECISION
-        ) or self.last_decrease <= self.target * scale
-        bound = -slope if sure else np.inf
-        return Proposal(step, slope, scale, bound, bound)
-
-    def shorten(self, here, new, proposal, length):
-        """Return a half."""
-        return 1 / 2
-
-    def is_lost(self, here, proposal, length):
-        """Return whether rounding hides the decrease, after the last trial."""
-        is_last = length / 2 < self.shortest
-        return is_last and -proposal.slope <= LOST_IN_MODEL * proposal.scale
-
-    def last_word(self, here, new, proposal):
-        """End here."""
-        return here
-
-    def take(self, here, new, proposal, length, trail):
-        """Take a step: the next model is worth more work."""
-        if length == 1:
-            self.damping /= 4
-        else:
-            self.damping = max(self.damping, FIRST_DAMPING)
-        self.precision = max(self.precision / 4, ROUNDING)
-        self.last_decrease = here.value - new.value
-        return new
-
-    def stiffen(self, here, trail):
-        """Damp the next step more."""
-        self.damping = max(4 * self.damping, FIRST_DAMPING)
-        return True
-
-
-class _Curvature:
-    """The rows that the curvature is taken from, by columns."""
-
-    def __init__(self, objective, rng):
-        self.objective = objective
+    def _choose_rows(self, objective, rng):
+        """Set the rows that the curvature is taken from, by columns."""
         X = objective.X
         n_rows = int(objective.n_samples * MOST_NUMBERS / max(objective.n_nonzero, 1))
         size = objective.mass * (objective.norms2 + 1)
@@ -131,16 +67,37 @@ class _Curvature:
         squares = sparse.csr_array(X.multiply(X).T)
         self.squares = sparse.vstack([squares, np.ones((1, X.shape[0]))]).tocsr()
 
-    def minimize_model(self, here, alpha_l1, damping, precision, max_sweeps, D):
+    def evaluate(self, v):
+        """Return the Evaluation at the cheapest shift, with the l1 penalty."""
+        V = center(v.reshape(self.shape), self.alpha_l1, self.objective.alpha)
+        there = self.objective(self.objective.canonical(V.ravel()))
+        there.value += self.alpha_l1 * np.abs(V[:, :-1]).sum()
+        return there
+
+    def propose(self, here, trail):
+        V = here.v.reshape(self.shape)
+        D = np.empty(self.shape)
+        solved = self._minimize_model(here, D)
+        step = D.ravel()
+        slope = np.sum(here.gradient * step) + self.alpha_l1 * (
+            np.abs(V[:, :-1] + D[:, :-1]).sum() - np.abs(V[:, :-1]).sum()
+        )
+        scale = max(abs(here.value), 1e-300)
+        sure = (
+            solved and self.precision < SURE_PRECISION
+        ) or self.last_decrease <= self.goal * scale
+        bound = -slope if sure else np.inf
+        return Proposal(step, slope, scale, bound, bound)
+
+    def _minimize_model(self, here, D):
         """Set D to the minimiser of the model; return whether it was reached."""
-        objective = self.objective
         p = np.ascontiguousarray(here.curvatures[self.chosen].T)
         diagonal = np.ascontiguousarray(
             (self.squares @ (self.weights * p * (1 - p)).T).T
         )
         # No class can have more curvature than half of this.
-        ridge = (LEAST_SHARE + damping) / 2 * (self.squares @ self.weights)
-        ridge[:-1] += objective.alpha
+        ridge = (LEAST_SHARE + self.damping) / 2 * (self.squares @ self.weights)
+        ridge[:-1] += self.objective.alpha
         ridge += 1e-300
         diagonal += ridge
         return minimize_softmax_model(
@@ -150,13 +107,39 @@ class _Curvature:
             diagonal,
             here.gradient.reshape(D.shape),
             here.v.reshape(D.shape),
-            alpha_l1,
+            self.alpha_l1,
             ridge,
-            objective.fit_intercept,
+            self.objective.fit_intercept,
             D,
-            precision,
-            max_sweeps,
+            self.precision,
+            self.max_sweeps,
         )
+
+    def shorten(self, here, new, proposal, length):
+        return 1 / 2
+
+    def is_lost(self, here, proposal, length):
+        """Return whether rounding hides the decrease, after the last trial."""
+        is_last = length / 2 < self.shortest
+        return is_last and -proposal.slope <= LOST_IN_MODEL * proposal.scale
+
+    def last_word(self, here, new, proposal):
+        return here
+
+    def take(self, here, new, proposal, length, trail):
+        """Take a step: the next model is worth more work."""
+        if length == 1:
+            self.damping /= 4
+        else:
+            self.damping = max(self.damping, FIRST_DAMPING)
+        self.precision = max(self.precision / 4, ROUNDING)
+        self.last_decrease = here.value - new.value
+        return new
+
+    def stiffen(self, here, trail):
+        """Damp the next step more."""
+        self.damping = max(4 * self.damping, FIRST_DAMPING)
+        return True
 
 
 def center(V, alpha_l1, alpha_l2):
