@@ -248,7 +248,7 @@ def test_dual_steps_are_for_wide_data(rng):
 class Downhill(Direction):
     """Steps along the gradient of ||v||^2 / 2 + 1, as long as they are told to be."""
 
-    rate, n_stiffened = 1.0, 0
+    rate, n_stiffened, cut, lost = 1.0, 0, 1 / 2, 0.0
 
     def evaluate(self, v):
         return Evaluation(v, v @ v / 2 + 1, v, np.inf, None)
@@ -257,15 +257,6 @@ class Downhill(Direction):
         step = -self.rate * here.gradient
         left = here.value - 1
         return Proposal(step, here.gradient @ step, here.value, left, left)
-
-    def shorten(self, here, new, proposal, length):
-        return 1 / 2
-
-    def is_lost(self, here, proposal, length):
-        return False
-
-    def last_word(self, here, new, proposal):
-        return here
 
     def take(self, here, new, proposal, length, trail):
         return new

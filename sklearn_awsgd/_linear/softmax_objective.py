@@ -1,5 +1,7 @@
 """The objective of softmax regression."""
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy import sparse
 from scipy.special import logsumexp
@@ -17,6 +19,18 @@ from sklearn_awsgd._linear.objectives import Evaluation, Objective
 # Up to this many parameters of all classes together, softmax regression has its full
 # curvature; beyond, that of each class by itself.
 MOST_SOFTMAX_PARAMETERS = 400
+
+
+@dataclass
+class ColumnSample:
+    """Rows that carry the curvature, by columns."""
+
+    rows: np.ndarray
+    weights: np.ndarray  # P of these, such that sums are unbiased
+    data: np.ndarray  # of CSC
+    indices: np.ndarray
+    indptr: np.ndarray
+    squares: sparse.csr_array  # of the numbers, one line for each column, ones at last
 
 
 class SoftmaxObjective(Objective):
@@ -132,6 +146,21 @@ class SoftmaxObjective(Objective):
             ),
             flops / (4 * self.n_samples * (per_row + 5)),
             sharp=False,
+        )
+
+    def sample_columns(self, n_numbers, rng):
+        """Return a ColumnSample of rows with about so many numbers in all."""
+        n_rows = int(self.n_samples * n_numbers / max(self.n_nonzero, 1))
+        rows, times = systematic_sample(self.mass * (self.norms2 + 1), n_rows, rng)
+        X = sparse.csc_array(self.X[rows] if len(rows) < self.n_samples else self.X)
+        squares = sparse.csr_array(X.multiply(X).T)
+        return ColumnSample(
+            rows,
+            times * self.mass[rows],
+            np.asarray(X.data, dtype=np.float64),
+            np.asarray(X.indices, dtype=np.int32),
+            np.asarray(X.indptr, dtype=np.int32),
+            sparse.vstack([squares, np.ones((1, X.shape[0]))]).tocsr(),
         )
 
     def _rows_with_one(self, chosen):

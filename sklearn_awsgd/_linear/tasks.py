@@ -30,7 +30,6 @@ class Task(ABC):
 
     Parameters are a vector v of the coefficients and the intercept of each model, one
     model after the other; they live in `states`.
-
     """
 
     number: int = 0
@@ -67,6 +66,9 @@ class Task(ABC):
     def has_lines(self):
         """Whether the loss is a line in places, or has kinks."""
         return isinstance(self.loss, Huber) or not self.is_smooth
+
+    # Whether there are `make_dual_problem` and `first_dual_norms2`.
+    has_dual_steps = False
 
     @property
     @abstractmethod
@@ -127,6 +129,8 @@ class Task(ABC):
 
 class LinearTask(Task):
     """One linear model with a loss of one prediction."""
+
+    has_dual_steps = True
 
     @property
     def has_proximal_steps(self):

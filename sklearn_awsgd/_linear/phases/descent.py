@@ -117,6 +117,10 @@ class Direction(ABC):
     # Shorter steps than this mean that the curvature is far too small, as where a loss
     # is linear: then some is added.
     shortest = 1 / 64
+    # What is left of a step that was too long.
+    cut = 1 / 4
+    # Decrease, relative to the objective, that its rounding hides.
+    lost = 1e-12
 
     def __init__(self, objective, tol, rng):
         self.objective, self.tol, self.rng = objective, tol, rng
@@ -137,17 +141,17 @@ class Direction(ABC):
         """Renew the curvature, if that pays; return whether to propose again."""
         return False
 
-    @abstractmethod
     def shorten(self, here, new, proposal, length):
         """Return what to multiply a step that was too long with."""
+        return self.cut
 
-    @abstractmethod
     def is_lost(self, here, proposal, length):
         """Return whether rounding hides the decrease of a step that was not taken."""
+        return -proposal.slope <= self.lost * proposal.scale
 
-    @abstractmethod
     def last_word(self, here, new, proposal):
         """Return where to end, as rounding decides; None if the step is to be taken."""
+        return here
 
     @abstractmethod
     def take(self, here, new, proposal, length, trail):

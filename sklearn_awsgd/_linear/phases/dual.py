@@ -79,9 +79,9 @@ def plan_dual_steps(task, tol):
     """
     alpha, mass = task.penalty.l2, task.data.mass
     if (
-        task.n_features < MOST_PARAMETERS
+        not task.has_dual_steps
+        or task.n_features < MOST_PARAMETERS
         or not (alpha > 0 and task.penalty.l1 == 0)
-        or task.n_models > 1
     ):
         return None
     loss, y, width = task.loss, task.target.values, 0.0

@@ -34,12 +34,12 @@ CUT = (0.1, 0.7)
 MOST_TRIALS = 10
 # Passes after which the descent no longer insists that rounding decides.
 MOST_EXACT = 200
-# Decrease, relative to the objective, that is lost in the rounding of the objective.
-LOST = 1e-11
 
 
 class NewtonDirection(Direction):
     """Quasi-Newton directions."""
+
+    lost = 1e-11
 
     def __init__(self, objective, tol, rng):
         super().__init__(objective, tol, rng)
@@ -133,7 +133,8 @@ class NewtonDirection(Direction):
         return np.clip(1 - (new_slope + root - mean) / bottom, *CUT)
 
     def is_lost(self, here, proposal, length):
-        return -proposal.slope <= LOST * abs(here.value)
+        # Relative to the objective itself: `scale` is away from zero.
+        return -proposal.slope <= self.lost * abs(here.value)
 
     def last_word(self, here, new, proposal):
         """Let the gradient decide, which is more exact than the objective."""

@@ -17,8 +17,6 @@ from sklearn_awsgd._linear.phases.descent import Direction, Proposal
 LEAST_FLOOR = 1e-4
 # Sweeps of coordinate descent for a quadratic model.
 MAX_SWEEPS = 1000
-# Decrease, relative to the objective, that is lost in the rounding of the objective.
-LOST_IN_MODEL = 1e-12
 
 
 class ProximalDirection(Direction):
@@ -88,12 +86,6 @@ class ProximalDirection(Direction):
         exact = -(inverse @ slope)
         if (np.sign(here.v[active] + exact)[:-1] == signs[active][:-1]).all():
             step[active] = exact
-
-    def shorten(self, here, new, proposal, length):
-        return 1 / 4
-
-    def is_lost(self, here, proposal, length):
-        return -proposal.slope <= LOST_IN_MODEL * proposal.scale
 
     def last_word(self, here, new, proposal):
         """Trust the model once more, where it is exact."""

@@ -5,12 +5,9 @@ coefficients become exactly zero.
 """
 
 import numpy as np
-from scipy import sparse
 
 from sklearn_awsgd._kernels._multinomial import minimize_softmax_model
-from sklearn_awsgd._linear.curvature import systematic_sample
 from sklearn_awsgd._linear.phases.descent import CHEAP, ROUNDING, Direction, Proposal
-from sklearn_awsgd._linear.phases.proximal import LOST_IN_MODEL
 
 # Numbers in the rows that the curvature is taken from.
 MOST_NUMBERS = 20_000_000
@@ -34,13 +31,13 @@ class SoftmaxProximalDirection(Direction):
     """
 
     # Ten trials, each half as long as the one before.
-    shortest = 2.0**-9
+    shortest, cut = 2.0**-9, 1 / 2
 
     def __init__(self, objective, tol, rng, alpha_l1):
         super().__init__(objective, tol, rng)
         self.alpha_l1 = alpha_l1
         self.shape = (objective.n_classes, objective.n_columns)
-        self._choose_rows(objective, rng)
+        self.sample = objective.sample_columns(MOST_NUMBERS, rng)
         # As for `NewtonDirection`: where passes cost nothing, rounding decides.
         exact = objective.newton_flops() <= CHEAP
         self.goal = ROUNDING if exact else max(tol, 1e-14)
@@ -48,24 +45,6 @@ class SoftmaxProximalDirection(Direction):
         # Far from the optimum the model is not worth much work.
         self.precision = ROUNDING if exact else FIRST_PRECISION
         self.damping, self.last_decrease = 0.0, np.inf
-
-    def _choose_rows(self, objective, rng):
-        """Set the rows that the curvature is taken from, by columns."""
-        X = objective.X
-        n_rows = int(objective.n_samples * MOST_NUMBERS / max(objective.n_nonzero, 1))
-        size = objective.mass * (objective.norms2 + 1)
-        self.chosen, times = systematic_sample(size, n_rows, rng)
-        self.weights = times * objective.mass[self.chosen]
-        if len(self.chosen) < objective.n_samples:
-            X = X[self.chosen]
-        X = sparse.csc_array(X)
-        self.columns = (
-            np.asarray(X.data, dtype=np.float64),
-            np.asarray(X.indices, dtype=np.int32),
-            np.asarray(X.indptr, dtype=np.int32),
-        )
-        squares = sparse.csr_array(X.multiply(X).T)
-        self.squares = sparse.vstack([squares, np.ones((1, X.shape[0]))]).tocsr()
 
     def evaluate(self, v):
         """Return the Evaluation at the cheapest shift, with the l1 penalty."""
@@ -91,18 +70,21 @@ class SoftmaxProximalDirection(Direction):
 
     def _minimize_model(self, here, D):
         """Set D to the minimiser of the model; return whether it was reached."""
-        p = np.ascontiguousarray(here.curvatures[self.chosen].T)
+        sample = self.sample
+        p = np.ascontiguousarray(here.curvatures[sample.rows].T)
         diagonal = np.ascontiguousarray(
-            (self.squares @ (self.weights * p * (1 - p)).T).T
+            (sample.squares @ (sample.weights * p * (1 - p)).T).T
         )
         # No class can have more curvature than half of this.
-        ridge = (LEAST_SHARE + self.damping) / 2 * (self.squares @ self.weights)
+        ridge = (LEAST_SHARE + self.damping) / 2 * (sample.squares @ sample.weights)
         ridge[:-1] += self.objective.alpha
         ridge += 1e-300
         diagonal += ridge
         return minimize_softmax_model(
-            *self.columns,
-            self.weights * p,
+            sample.data,
+            sample.indices,
+            sample.indptr,
+            sample.weights * p,
             p,
             diagonal,
             here.gradient.reshape(D.shape),
@@ -115,16 +97,9 @@ class SoftmaxProximalDirection(Direction):
             self.max_sweeps,
         )
 
-    def shorten(self, here, new, proposal, length):
-        return 1 / 2
-
     def is_lost(self, here, proposal, length):
-        """Return whether rounding hides the decrease, after the last trial."""
-        is_last = length / 2 < self.shortest
-        return is_last and -proposal.slope <= LOST_IN_MODEL * proposal.scale
-
-    def last_word(self, here, new, proposal):
-        return here
+        is_last = self.cut * length < self.shortest
+        return is_last and super().is_lost(here, proposal, length)
 
     def take(self, here, new, proposal, length, trail):
         """Take a step: the next model is worth more work."""
