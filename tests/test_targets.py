@@ -25,7 +25,7 @@ from sklearn_awsgd._kernels._multinomial import (
 from sklearn_awsgd._kernels._rows import Rows
 
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
-from sklearn_awsgd._linear import finish_softmax
+from sklearn_awsgd._linear.phases import softmax_proximal
 
 each_layout = pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
 
@@ -107,7 +107,7 @@ def test_softmax_with_l1_keeps_its_tolerance(kind, penalty, seed, rng, monkeypat
         kind, (1500, 10, 3)
     )
     if kind == "sampled":
-        monkeypatch.setattr(finish_softmax, "MOST_NUMBERS", 6000)
+        monkeypatch.setattr(softmax_proximal, "MOST_NUMBERS", 6000)
     X = rng.standard_normal((n, d))
     W = rng.standard_normal((K, d)) * (rng.random((K, d)) < 20 / d)
     y = (X @ W.T + rng.gumbel(size=(n, K))).argmax(axis=1)
@@ -183,7 +183,7 @@ def test_softmax_model_is_minimised(fit_intercept, rng):
 def test_centred_coefficients_cost_least(alpha_l2, rng):
     V = rng.standard_normal((5, 7))
     V[rng.random(V.shape) < 0.3] = 0
-    centred = finish_softmax._center(V, 0.2, alpha_l2)
+    centred = softmax_proximal.center(V, 0.2, alpha_l2)
 
     def cost(W):
         return np.sum(0.2 * np.abs(W) + alpha_l2 / 2 * W**2, axis=0)
