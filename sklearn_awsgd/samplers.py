@@ -163,7 +163,7 @@ class UniformSampler(DocumentationLinkMixin, BaseEstimator):
 
     def _kernel(self, problem, generator, table, view):
         """Return the compiled sampler of one problem."""
-        return kernels.UniformSampler(
+        return kernels.ShuffledPasses(
             generator, table.rows.copy(), table.mass, table.shuffle
         )
 
@@ -341,16 +341,7 @@ class StrataSampler(DocumentationLinkMixin, BaseEstimator):
             "adagrad": self._adagrad[problem],
             "scale": self._scale[problem],
         }
-        return kernels.StrataSampler(
-            generator,
-            layout,
-            state,
-            self.update,
-            self.mixing,
-            self.forgetting,
-            self.eta0,
-            self.normalize,
-        )
+        return kernels.StrataDraws(generator, layout, state, self)
 
     def _store(self, problem, kernel):
         """Keep what the compiled sampler of one problem has learned."""
@@ -443,7 +434,7 @@ class LevelSampler(DocumentationLinkMixin, BaseEstimator):
 
     def _kernel(self, problem, generator, table, view):
         """Return the compiled sampler of one problem."""
-        return _level_sampler.LevelSampler(
+        return _level_sampler.LevelDraws(
             generator,
             table,
             view.groups,

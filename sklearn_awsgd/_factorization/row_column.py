@@ -4,8 +4,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from sklearn_awsgd._documentation import DocumentationLinkMixin
-from sklearn_awsgd._kernels._entry_samplers import UPDATES, ProductSampler
-from sklearn_awsgd._kernels._two_way_sampler import TwoWaySampler
+from sklearn_awsgd._kernels._entry_samplers import UPDATES, ProductDraws
+from sklearn_awsgd._kernels._two_way_sampler import TwoWayDraws
 from sklearn_awsgd._validation import check_number, check_option
 
 
@@ -110,17 +110,8 @@ class RowColumnSampler(DocumentationLinkMixin, BaseEstimator):
             state["scale"][:] = known["scale"]
             state["parts"][:] = known["parts"]
         self._state = state
-        kind = TwoWaySampler if entries.kind == "missing" else ProductSampler
-        return kind(
-            generator,
-            entries,
-            state,
-            self.update,
-            self.mixing,
-            self.forgetting,
-            self.eta0,
-            self.normalize,
-        )
+        kind = TwoWayDraws if entries.kind == "missing" else ProductDraws
+        return kind(generator, entries, state, self)
 
     def _store(self, kernel):
         """Keep what the compiled sampler has learned, up to its last draw."""

@@ -4,7 +4,7 @@ import numpy as np
 
 from sklearn_awsgd._factorization.model import EntryHistory
 from sklearn_awsgd._factorization.row_column import RowColumnSampler
-from sklearn_awsgd._kernels._entries import UniformEntrySampler
+from sklearn_awsgd._kernels._entries import ShuffledEntries
 from sklearn_awsgd._solver import StopRule, solve
 
 # "auto" keeps the learned sampler only when it gains more than this. On generated data
@@ -62,7 +62,7 @@ def run_passes(problem, data, setting, generator, history, *, trying, **settings
         The sampler.
     """
     places = data.places()
-    uniform = UniformEntrySampler(generator, places)
+    uniform = ShuffledEntries(generator, places)
     learned = isinstance(setting, RowColumnSampler)
     kernel = setting._kernel(generator, places) if learned else uniform
     if trying:

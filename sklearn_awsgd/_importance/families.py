@@ -9,7 +9,7 @@ import numpy as np
 
 from sklearn_awsgd._kernels import _samplers as kernels
 from sklearn_awsgd._kernels._entries import Entries
-from sklearn_awsgd._kernels._entry_samplers import ProductSampler
+from sklearn_awsgd._kernels._entry_samplers import ProductDraws
 from sklearn_awsgd._kernels._loop import POINT
 from sklearn_awsgd.samplers import RowTable, StrataLayout
 
@@ -112,17 +112,11 @@ class StrataFamily:
         )
 
     def _make_kernel(self, eta0=None):
-        setting = self._setting
-        self._kernel = kernels.StrataSampler(
-            self._generator,
-            self._layout,
-            self._state,
-            setting.update,
-            setting.mixing,
-            setting.forgetting,
-            setting.eta0 if eta0 is None else eta0,
-            setting.normalize,
+        self._kernel = kernels.StrataDraws(
+            self._generator, self._layout, self._state, self._setting
         )
+        if eta0 is not None:
+            self._kernel.eta0 = eta0
 
     def __getstate__(self):
         # Compiled objects are made again from the arrays.
@@ -234,16 +228,8 @@ class PaperRowColumnFamily:
         self._make_kernel()
 
     def _make_kernel(self):
-        setting = self._setting
-        self._kernel = ProductSampler(
-            self._generator,
-            Entries(self._shape, "dense"),
-            self._state,
-            setting.update,
-            setting.mixing,
-            setting.forgetting,
-            setting.eta0,
-            setting.normalize,
+        self._kernel = ProductDraws(
+            self._generator, Entries(self._shape, "dense"), self._state, self._setting
         )
 
     def __getstate__(self):
