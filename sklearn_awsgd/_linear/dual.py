@@ -13,7 +13,7 @@ import numpy as np
 
 from sklearn_awsgd._kernels._dual import DualSteps
 from sklearn_awsgd._kernels._rows import Rows
-from sklearn_awsgd._kernels._samplers import UniformSampler
+from sklearn_awsgd._kernels._samplers import ShuffledPasses
 from sklearn_awsgd._linear.finish import Report
 from sklearn_awsgd._linear.objectives import MOST_PARAMETERS, expectation
 from sklearn_awsgd._solver import History, solve
@@ -176,10 +176,9 @@ class DualStepsMixin:
             target,
             data.norms2,
             state,
-            self.fit_intercept,
             data.mass,
             alpha,
-            beta,
+            beta if self.fit_intercept else None,
         )
         objective = self._make_objective(data, target, loss)
         n_rows, later = len(table.rows), History()
@@ -212,7 +211,7 @@ class DualStepsMixin:
         options = {**options, "should_stop": stop}
         outcome = solve(problem, kernel, max_iter=1, pass_length=n_first, **options)
         self.sampler_._store(k, kernel)
-        shuffled = UniformSampler(
+        shuffled = ShuffledPasses(
             self._generators[k],
             table.rows.copy(),
             table.mass,

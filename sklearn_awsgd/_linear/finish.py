@@ -13,7 +13,7 @@ from time import perf_counter
 
 import numpy as np
 
-from sklearn_awsgd._kernels import _batch
+from sklearn_awsgd._kernels._models import minimize_l1_model
 from sklearn_awsgd._linear.objectives import MOST_PARAMETERS, InverseCurvature, Point
 
 # Rows of the first curvature sample: for each parameter, as a share of all, at least.
@@ -326,7 +326,7 @@ def finish_l1(
         hessian, _ = objective.hessian(point, n_rows, rng, floor)
         if alpha_l1 > 0:
             hessian = np.triu(hessian) + np.triu(hessian, 1).T
-            _batch.minimize_l1_model(
+            minimize_l1_model(
                 hessian, point.gradient, point.v, alpha_l1, direction, MAX_SWEEPS
             )
             if exact:

@@ -9,7 +9,7 @@ from time import perf_counter
 import numpy as np
 from scipy import sparse
 
-from sklearn_awsgd._kernels._multinomial import minimize_softmax_model
+from sklearn_awsgd._kernels._models import SoftmaxModel
 from sklearn_awsgd._linear.finish import CHEAP, MOST_TRIALS, ROUNDING, Report
 from sklearn_awsgd._linear.objectives import systematic_sample
 
@@ -117,22 +117,15 @@ class _Curvature:
         ridge[:-1] += objective.alpha
         ridge += 1e-300
         diagonal += ridge
-        D = np.empty(shape)
-        solved = minimize_softmax_model(
-            *self.columns,
-            self.weights * p,
-            p,
-            diagonal,
+        model = SoftmaxModel(self.columns, self.weights * p, p, diagonal, ridge)
+        return model.minimize(
             point.gradient.reshape(shape),
             point.v.reshape(shape),
             alpha_l1,
-            ridge,
             objective.fit_intercept,
-            D,
             precision,
             max_sweeps,
         )
-        return D, solved
 
 
 def _center(V, alpha_l1, alpha_l2):

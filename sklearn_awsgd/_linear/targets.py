@@ -2,12 +2,11 @@
 
 import numpy as np
 from scipy import sparse
-from scipy.special import softmax
 from sklearn.utils import column_or_1d, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-from sklearn_awsgd._kernels._multinomial import MultinomialProblem
 from sklearn_awsgd._kernels._rows import Rows
+from sklearn_awsgd._kernels._softmax import SoftmaxProblem
 from sklearn_awsgd._linear.finish_softmax import finish_softmax_l1
 from sklearn_awsgd._linear.objectives import MultinomialObjective
 from sklearn_awsgd.samplers import ProblemView
@@ -190,13 +189,8 @@ class ClassTargetsMixin:
     def _make_kernels(self, data, table, k, target):
         if not self._is_softmax:
             return super()._make_kernels(data, table, k, target)
-        # The models step along gradients that they are given: they need no targets.
-        models = [self._make_problem(data, np.zeros(1), s) for s in self._states]
-        problem = MultinomialProblem(
-            Rows(data.X), target, data.norms2, models, self.fit_intercept
-        )
-        problem.loss_scale = data.loss_scale
-        p = softmax([state["intercept"][0] for state in self._states])
-        gradient2 = data.loss_scale**2 * (p @ p - 2 * p[target] + 1)
-        view = ProblemView(target, gradient2 * (data.norms2 + self.fit_intercept))
+        rows = Rows(data.X)
+        steps = [self._make_steps(data, rows, state) for state in self._states]
+        problem = SoftmaxProblem(rows, target, data.norms2, steps, data.loss_scale)
+        view = ProblemView(target, problem.first_norms2())
         return problem, self.sampler_._kernel(k, self._generators[k], table, view)

@@ -9,8 +9,10 @@ from joblib import Parallel, delayed
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from sklearn_awsgd._kernels._linear import CoordinateRate, ScalarRate
+from sklearn_awsgd._kernels._coordinate_rates import make_steps
+from sklearn_awsgd._kernels._linear import LinearProblem
 from sklearn_awsgd._kernels._rows import Rows
+from sklearn_awsgd._kernels.settings import Penalty, Rate
 from sklearn_awsgd._linear.dual import ROUNDING_ERROR, DualStepsMixin
 from sklearn_awsgd._linear.finish import (
     CHEAP,
@@ -413,31 +415,30 @@ class TrainingMixin(DualStepsMixin):
 
     def _make_problem(self, data, target, state):
         """Return the compiled problem of one target."""
-        rate = self._rate
-        arguments = (
-            Rows(data.X),
+        rows = Rows(data.X)
+        return LinearProblem(
+            rows,
             self._make_loss(),
             target,
             data.norms2,
-            state,
-            *self._alphas(data),
-            self.fit_intercept,
-            int(self.average),
+            self._make_steps(data, rows, state),
+            data.loss_scale,
         )
-        is_sparse = sparse.issparse(data.X)
-        if rate in COORDINATE_RATES:
-            problem = CoordinateRate(*arguments, rate, self._eta0, DECAY, is_sparse)
-            problem.loss_scale = data.loss_scale
-            return problem
+
+    def _make_steps(self, data, rows, state):
+        """Return the compiled steps of one model."""
         # L. Bottou's heuristic: the first step has the size of a typical weight,
         # alpha^(-1/4).
         alpha = self.alpha / data.total
         t0 = alpha**-0.75 if alpha > 0 else 0.0
-        problem = ScalarRate(
-            *arguments, rate, self._eta0, self.power_t, alpha, t0, is_sparse
+        return make_steps(
+            rows,
+            state,
+            Penalty(*self._alphas(data)),
+            Rate(self._rate, self._eta0, self.power_t, alpha, t0, DECAY),
+            self.fit_intercept,
+            int(self.average),
         )
-        problem.loss_scale = data.loss_scale
-        return problem
 
     def _choose_eta0(self, data, targets):
         """Return eta0, or one from the data's own scale.
