@@ -9,9 +9,9 @@ from scipy import sparse
 from scipy.optimize import brentq
 from sklearn.datasets import make_classification
 from sklearn.exceptions import ConvergenceWarning
-from sklearn_awsgd._kernels._level_sampler import LevelSampler
+from sklearn_awsgd._kernels._level_sampler import LevelDraws
 from sklearn_awsgd._kernels._rows import Rows
-from sklearn_awsgd._kernels._samplers import UniformSampler
+from sklearn_awsgd._kernels._samplers import ShuffledPasses
 
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
 from sklearn_awsgd._kernels import _dual
@@ -43,22 +43,19 @@ class Setup:
             self.y,
             self.norms2,
             self.state,
-            fit_intercept,
             self.mass,
             ALPHA,
-            BETA,
+            BETA if fit_intercept else None,
         )
         self.table = RowSpace(self.mass, self.norms2)
 
     def shuffled(self, seed=0):
-        return UniformSampler(stream(seed)[0], self.table.rows.copy(), self.mass)
+        return ShuffledPasses(stream(seed)[0], self.table.rows.copy(), self.mass)
 
     def level(self, seed=0):
         groups = (self.y > 0).astype(np.int32)
         generator = stream(seed)[0]
-        return LevelSampler(
-            generator, self.table, groups, 2, self.norms2 + 1, 0.1, 0.001
-        )
+        return LevelDraws(generator, self.table, groups, 2, self.norms2 + 1, 0.1, 0.001)
 
     def derivative(self, i, z):
         return self.loss(self.y[[i]], np.array([z]))[1][0]

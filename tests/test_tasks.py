@@ -13,14 +13,15 @@ from scipy.special import logsumexp, softmax
 import sklearn_awsgd
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
 from sklearn_awsgd._kernels import _losses
+from sklearn_awsgd._kernels.settings import Penalty, Rate
 from sklearn_awsgd._linear.data import Data
 from sklearn_awsgd._linear.objectives import Evaluation
 from sklearn_awsgd._linear.phases.descent import Direction, Proposal, descend
 from sklearn_awsgd._linear.phases.dual import plan_dual_steps
 from sklearn_awsgd._linear.phases.sampling import Draws
-from sklearn_awsgd._linear.steps import Steps, complete_state, new_state
+from sklearn_awsgd._linear.steps import complete_state, new_state
 from sklearn_awsgd._linear.targets import CodeTarget, RealTarget, SignTarget
-from sklearn_awsgd._linear.tasks import LinearTask, Penalty, SoftmaxTask, make_task
+from sklearn_awsgd._linear.tasks import LinearTask, SoftmaxTask, make_task
 from sklearn_awsgd._linear.train import Rules, train
 from sklearn_awsgd._solver.records import Budget, Log
 from sklearn_awsgd._spaces import RowSpace
@@ -53,7 +54,7 @@ def a_task(kind, rng, layout=np.asarray, weighted=True, penalty=None, **settings
         data=Data(layout(X), codes, np.sum(X**2, axis=1), mass=mass),
         loss=settings.pop("loss", _losses.LogLoss()),
         penalty=penalty or Penalty(l2=0.01),
-        steps=Steps("adagrad", eta0=0.3),
+        rate=Rate("adagrad", eta0=0.3),
         states=states,
         generator=np.random.PCG64(0),
         **settings,

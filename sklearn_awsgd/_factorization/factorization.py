@@ -11,8 +11,10 @@ from sklearn.utils import check_random_state
 
 from sklearn_awsgd._factorization.finish import SAMPLING_PASSES, solve_alternately
 from sklearn_awsgd._factorization.model import FactorizationModel
+from sklearn_awsgd._factorization.row_solver import LOSSES, make_loss
 from sklearn_awsgd._factorization.training import padded, run_passes
-from sklearn_awsgd._kernels._factorization import LOSSES, FactorizationProblem
+from sklearn_awsgd._kernels._factorization import FactorizationProblem
+from sklearn_awsgd._kernels.settings import Biases, EntryRate, StoredValues
 from sklearn_awsgd._solver.records import Budget, Log
 from sklearn_awsgd._solver.runs import Diverged
 from sklearn_awsgd._solver.stopping import StopRule
@@ -481,17 +483,10 @@ class AWSGDMatrixFactorization(FactorizationModel):
             offset = data.n_entries / 2
             eta0 = AUTO_RATE / unit if eta0 is None else eta0 / offset
         return FactorizationProblem(
-            values,
-            weights,
+            StoredValues(values, weights, data.unstored_weight),
             state,
-            self.loss,
-            self._epsilon,
+            make_loss(self.loss, self._epsilon),
             self._ridge,
-            self._gain,
-            self.global_bias_,
-            eta0,
-            offset,
-            power,
-            self.step == "proximal",
-            data.unstored_weight,
+            Biases(self.global_bias_, self._gain),
+            EntryRate(eta0, offset, power, self.step == "proximal"),
         )

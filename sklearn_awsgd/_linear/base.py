@@ -18,11 +18,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sklearn_awsgd._documentation import DocumentationLinkMixin
 from sklearn_awsgd._kernels import _losses
+from sklearn_awsgd._kernels.settings import Penalty
 from sklearn_awsgd._linear import data as _data
 from sklearn_awsgd._linear import steps as _steps
 from sklearn_awsgd._linear.limits import limit_warning
 from sklearn_awsgd._linear.phases.sampling import Draws
-from sklearn_awsgd._linear.tasks import Penalty, make_task
+from sklearn_awsgd._linear.tasks import make_task
 from sklearn_awsgd._linear.train import Rules, train
 from sklearn_awsgd._solver.records import Budget, Log
 from sklearn_awsgd._solver.runs import Diverged
@@ -308,9 +309,7 @@ class BaseAWSGD(DocumentationLinkMixin, BaseEstimator, metaclass=ABCMeta):
         alpha = self.alpha / data.total
         l1_ratio = {"l1": 1.0, "elasticnet": self.l1_ratio, "l2": 0.0, None: 0.0}
         l1 = alpha * l1_ratio[self.penalty]
-        steps = _steps.Steps(
-            self._rate, self._eta0, self.power_t, alpha, int(self.average)
-        )
+        rate = _steps.make_rate(self._rate, self._eta0, self.power_t, alpha)
         states = iter(self._states)
         return [
             make_task(
@@ -320,7 +319,8 @@ class BaseAWSGD(DocumentationLinkMixin, BaseEstimator, metaclass=ABCMeta):
                 loss=self._make_loss(),
                 penalty=Penalty(l1, 0.0 if self.penalty is None else alpha - l1),
                 fit_intercept=self.fit_intercept,
-                steps=steps,
+                rate=rate,
+                average_start=int(self.average),
                 states=[next(states) for _ in range(target.n_models)],
                 generator=self._generators[k],
             )

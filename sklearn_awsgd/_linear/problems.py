@@ -1,29 +1,27 @@
 """Compiled problems of tasks: the one place where they are built."""
 
-import numpy as np
-from scipy import sparse
-
+from sklearn_awsgd._kernels._coordinate_rates import make_steps
 from sklearn_awsgd._kernels._dual import DualSteps
-from sklearn_awsgd._kernels._linear import CoordinateRate, ScalarRate
-from sklearn_awsgd._kernels._multinomial import MultinomialProblem
+from sklearn_awsgd._kernels._linear import LinearProblem
 from sklearn_awsgd._kernels._rows import Rows
+from sklearn_awsgd._kernels._softmax import SoftmaxProblem
 
 
 def linear_problem(task):
     """Return the compiled problem of a LinearTask."""
-    return _steps(task, task.target.values, task.states[0])
+    data, rows = task.data, Rows(task.data.X)
+    (steps,) = _steps(task, rows)
+    return LinearProblem(
+        rows, task.loss, task.target.values, data.norms2, steps, data.loss_scale
+    )
 
 
 def softmax_problem(task):
     """Return the compiled problem of a SoftmaxTask."""
-    # The models step along gradients that they are given: they need no targets.
-    models = [_steps(task, np.zeros(1), state) for state in task.states]
-    data = task.data
-    problem = MultinomialProblem(
-        Rows(data.X), task.target.values, data.norms2, models, task.fit_intercept
+    data, rows = task.data, Rows(task.data.X)
+    return SoftmaxProblem(
+        rows, task.target.values, data.norms2, _steps(task, rows), data.loss_scale
     )
-    problem.loss_scale = data.loss_scale
-    return problem
 
 
 def dual_problem(task, loss, hold):
@@ -35,35 +33,17 @@ def dual_problem(task, loss, hold):
         task.target.values,
         data.norms2,
         task.states[0],
-        task.fit_intercept,
         data.mass,
         task.penalty.l2,
-        hold,
+        hold if task.fit_intercept else None,
     )
 
 
-def _steps(task, y, state):
-    """Return the compiled steps of one model, on its state."""
-    data, steps = task.data, task.steps
-    arguments = (
-        Rows(data.X),
-        task.loss,
-        y,
-        data.norms2,
-        state,
-        task.penalty.l1,
-        task.penalty.l2,
-        task.fit_intercept,
-        steps.average_start,
-        steps.rate,
-        steps.eta0,
-    )
-    is_sparse = sparse.issparse(data.X)
-    if steps.is_by_coordinate:
-        problem = CoordinateRate(*arguments, steps.decay, is_sparse)
-    else:
-        problem = ScalarRate(
-            *arguments, steps.power_t, steps.alpha, steps.first_clock, is_sparse
+def _steps(task, rows):
+    """Return the compiled steps of each model, on its state."""
+    return [
+        make_steps(
+            rows, state, task.penalty, task.rate, task.fit_intercept, task.average_start
         )
-    problem.loss_scale = data.loss_scale
-    return problem
+        for state in task.states
+    ]

@@ -27,9 +27,7 @@ class ColumnSample:
 
     rows: np.ndarray
     weights: np.ndarray  # P of these, such that sums are unbiased
-    data: np.ndarray  # of CSC
-    indices: np.ndarray
-    indptr: np.ndarray
+    columns: tuple  # data, indices and indptr of CSC
     squares: sparse.csr_array  # of the numbers, one line for each column, ones at last
 
 
@@ -157,9 +155,11 @@ class SoftmaxObjective(Objective):
         return ColumnSample(
             rows,
             times * self.mass[rows],
-            np.asarray(X.data, dtype=np.float64),
-            np.asarray(X.indices, dtype=np.int32),
-            np.asarray(X.indptr, dtype=np.int32),
+            (
+                np.asarray(X.data, dtype=np.float64),
+                np.asarray(X.indices, dtype=np.int32),
+                np.asarray(X.indptr, dtype=np.int32),
+            ),
             sparse.vstack([squares, np.ones((1, X.shape[0]))]).tocsr(),
         )
 

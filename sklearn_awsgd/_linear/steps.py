@@ -1,10 +1,10 @@
 """Step sizes: their settings, the state they need, and the first of them."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from scipy import sparse
 from sklearn.utils import check_array
+
+from sklearn_awsgd._kernels.settings import Rate
 
 # Learning rates, and the eta0 each takes for eta0=None. The rates with a step size for
 # each coordinate are relative to the gradients it has seen, the others are not.
@@ -21,35 +21,14 @@ DECAY = 0.99
 ROWS_MEASURED = 1000
 
 
-@dataclass(frozen=True)
-class Steps:
-    """Step sizes of plain AW-SGD."""
+def make_rate(name, eta0, power_t, alpha):
+    """Return the Rate of a name; `alpha` is relative to E_P[loss].
 
-    rate: str  # one of SCALAR_RATES or COORDINATE_RATES
-    eta0: float  # initial step size
-    power_t: float = 0.5  # exponent of "invscaling"
-    alpha: float = 0.0  # relative to E_P[loss]; "optimal" divides by it
-    average_start: int = 0  # step to begin with means of the coefficients; 0 for none
-    decay = DECAY
-
-    @property
-    def is_by_coordinate(self):
-        """Whether each coordinate has a step size of its own."""
-        return self.rate in COORDINATE_RATES
-
-    @property
-    def is_adaptive(self):
-        """Whether the step size falls where training would stop."""
-        return self.rate == "adaptive"
-
-    @property
-    def first_clock(self):
-        """The t0 of "optimal".
-
-        L. Bottou's heuristic: the first step has the size of a typical weight,
-        alpha^(-1/4).
-        """
-        return self.alpha**-0.75 if self.alpha > 0 else 0.0
+    The t0 of "optimal" is L. Bottou's heuristic: the first step has the size of a
+    typical weight, alpha^(-1/4).
+    """
+    t0 = alpha**-0.75 if alpha > 0 else 0.0
+    return Rate(name, eta0, power_t, alpha, t0, DECAY)
 
 
 def new_state(n_features):

@@ -4,24 +4,16 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import logsumexp, softmax
+from scipy.special import logsumexp
 
 from sklearn_awsgd._kernels._losses import Huber, Loss
+from sklearn_awsgd._kernels.settings import Penalty, Rate
 from sklearn_awsgd._linear.curvature import MOST_PARAMETERS
 from sklearn_awsgd._linear.data import Data
 from sklearn_awsgd._linear.objectives import LinearObjective, best_constant
 from sklearn_awsgd._linear.problems import dual_problem, linear_problem, softmax_problem
 from sklearn_awsgd._linear.softmax_objective import SoftmaxObjective
-from sklearn_awsgd._linear.steps import Steps
 from sklearn_awsgd._linear.targets import Target
-
-
-@dataclass(frozen=True)
-class Penalty:
-    """``l1 ||w||_1 + l2 / 2 ||w||^2``, relative to E_P[loss]."""
-
-    l1: float = 0.0
-    l2: float = 0.0
 
 
 @dataclass(kw_only=True)
@@ -38,7 +30,8 @@ class Task(ABC):
     loss: Loss
     penalty: Penalty
     fit_intercept: bool = True
-    steps: Steps  # of plain AW-SGD
+    rate: Rate  # of plain AW-SGD
+    average_start: int = 0  # step to begin with means of the parameters; 0 for none
     states: list  # of dicts of arrays, one for each linear model; changed in place
     generator: np.random.PCG64
 
@@ -119,10 +112,6 @@ class Task(ABC):
         """Return the compiled problem."""
 
     @abstractmethod
-    def first_norms2(self, problem):
-        """Return the squared gradient norm of each row at the start of a problem."""
-
-    @abstractmethod
     def make_objective(self, width=0.0):
         """Return the smooth part of the objective, kinks rounded over a width."""
 
@@ -151,9 +140,6 @@ class LinearTask(Task):
 
     def make_problem(self):
         return linear_problem(self)
-
-    def first_norms2(self, problem):
-        return problem.first_norms2()
 
     def make_dual_problem(self, plan):
         """Return the compiled dual steps of a DualPlan."""
@@ -206,12 +192,6 @@ class SoftmaxTask(Task):
 
     def make_problem(self):
         return softmax_problem(self)
-
-    def first_norms2(self, problem):
-        data = self.data
-        p = softmax(self._intercepts())
-        gradient2 = data.loss_scale**2 * (p @ p - 2 * p[self.target.values] + 1)
-        return gradient2 * (data.norms2 + self.fit_intercept)
 
     def make_objective(self, width=0.0):
         return SoftmaxObjective(

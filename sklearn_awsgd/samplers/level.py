@@ -75,7 +75,7 @@ class LevelSampler(BaseSampler):
 
     def open(self, space, view, problem, generator):
         """Return the compiled sampler of one problem."""
-        return _level_sampler.LevelSampler(
+        return _level_sampler.LevelDraws(
             generator,
             space,
             view.groups,

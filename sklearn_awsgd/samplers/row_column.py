@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from sklearn_awsgd._kernels._entry_samplers import UPDATES, ProductSampler
-from sklearn_awsgd._kernels._two_way_sampler import TwoWaySampler
+from sklearn_awsgd._kernels._entry_samplers import UPDATES, ProductDraws
+from sklearn_awsgd._kernels._two_way_sampler import TwoWayDraws
 from sklearn_awsgd._validation import Boolean, Options, Real
 from sklearn_awsgd.samplers.base import BaseSampler, OpenedSampler
 
@@ -127,17 +127,8 @@ class RowColumnSampler(BaseSampler):
 
     def _compile(self, generator, space):
         """Return the compiled sampler, which changes the arrays kept here in place."""
-        kind = TwoWaySampler if space.holes == "missing" else ProductSampler
-        return kind(
-            generator,
-            space.entries,
-            self._state,
-            self.update,
-            self.mixing,
-            self.forgetting,
-            self.eta0,
-            self.normalize,
-        )
+        kind = TwoWayDraws if space.holes == "missing" else ProductDraws
+        return kind(generator, space.entries, self._state, self)
 
     def keep(self, problem, opened):
         """Keep what the opened sampler has learned, up to its last draw."""

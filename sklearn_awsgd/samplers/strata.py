@@ -191,16 +191,9 @@ class StrataSampler(BaseSampler):
             "adagrad": self._adagrad[problem],
             "scale": self._scale[problem],
         }
-        return _samplers.StrataSampler(
-            generator,
-            layout,
-            state,
-            self.update,
-            self.mixing,
-            self.forgetting,
-            eta0,
-            self.normalize,
-        )
+        compiled = _samplers.StrataDraws(generator, layout, state, self)
+        compiled.eta0 = eta0
+        return compiled
 
     def describe(self, strata, group_names):
         """Return what numbers of strata stand for: groups, or the given strata."""

@@ -28,8 +28,8 @@ class UniformSampler(BaseSampler):
     def open(self, space, view, problem, generator):
         """Return the compiled sampler of one problem."""
         if space.kind == "entries":
-            return _entries.UniformEntrySampler(generator, space.entries)
-        return _samplers.UniformSampler(
+            return _entries.ShuffledEntries(generator, space.entries)
+        return _samplers.ShuffledPasses(
             generator, space.rows.copy(), space.mass, space.shuffle
         )
 

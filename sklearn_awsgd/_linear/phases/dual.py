@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sklearn_awsgd._kernels._samplers import UniformSampler
+from sklearn_awsgd._kernels._samplers import ShuffledPasses
 from sklearn_awsgd._linear.curvature import MOST_PARAMETERS, expectation
 from sklearn_awsgd._linear.phases.descent import ROUNDING_ERROR, Report
 from sklearn_awsgd._solver.records import Log
@@ -224,7 +224,7 @@ def take_dual_steps(task, plan, draws, budget, log):
 def _shuffled_blocks(task, draws, n_nonzero):
     """Return a sampler of shuffled passes, over blocks of rows."""
     share = min(NUMBERS_IN_BLOCK / n_nonzero, BLOCK_SHARE)
-    return UniformSampler(
+    return ShuffledPasses(
         task.generator,
         draws.space.rows.copy(),
         draws.space.mass,

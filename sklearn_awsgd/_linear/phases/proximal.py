@@ -8,7 +8,7 @@ or suddenly much.
 
 import numpy as np
 
-from sklearn_awsgd._kernels import _batch
+from sklearn_awsgd._kernels._models import minimize_l1_model
 from sklearn_awsgd._linear.curvature import InverseCurvature
 from sklearn_awsgd._linear.phases import descent
 from sklearn_awsgd._linear.phases.descent import Direction, Proposal
@@ -63,7 +63,7 @@ class ProximalDirection(Direction):
             return -(inverse @ here.gradient)
         hessian = np.triu(hessian) + np.triu(hessian, 1).T
         step = np.empty_like(here.v)
-        _batch.minimize_l1_model(
+        minimize_l1_model(
             hessian, here.gradient, here.v, self.alpha_l1, step, MAX_SWEEPS
         )
         if self.exact:

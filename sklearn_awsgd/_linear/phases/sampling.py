@@ -61,7 +61,7 @@ def sample_first(task, draws, budget, log):
         int(SHARE_DRAWN_FIRST * draws.n_rows),
     )
     problem = task.make_problem()
-    opened = draws.open(task, task.first_norms2(problem))
+    opened = draws.open(task, problem.first_norms2())
     one_pass = replace(budget, max_passes=1)
     outcome = draws.run(problem, opened, min(draws.n_rows, n_draws), one_pass, log)
     draws.keep(task, opened)
@@ -75,14 +75,14 @@ def sample_until_stopped(task, draws, budget, log, n_iter_no_change, score=None)
     decides, and the parameters that scored best are kept.
     """
     problem = task.make_problem()
-    opened = draws.open(task, task.first_norms2(problem))
+    opened = draws.open(task, problem.first_norms2())
     if score is None:
         rule = StopRule(budget.tol, n_iter_no_change)
     else:
         rule = ValidationStop(
             budget.tol, n_iter_no_change, lambda: score(task), task.parameter_arrays()
         )
-    should_stop = AdaptiveRate(rule, problem) if task.steps.is_adaptive else rule
+    should_stop = AdaptiveRate(rule, problem) if task.rate.name == "adaptive" else rule
     outcome = draws.run(problem, opened, draws.n_rows, budget, log, should_stop)
     if score is not None:
         rule.restore_best()

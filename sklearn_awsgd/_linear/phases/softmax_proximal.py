@@ -6,7 +6,7 @@ coefficients become exactly zero.
 
 import numpy as np
 
-from sklearn_awsgd._kernels._multinomial import minimize_softmax_model
+from sklearn_awsgd._kernels._models import SoftmaxModel
 from sklearn_awsgd._linear.phases.descent import CHEAP, ROUNDING, Direction, Proposal
 
 # Numbers in the rows that the curvature is taken from.
@@ -55,8 +55,7 @@ class SoftmaxProximalDirection(Direction):
 
     def propose(self, here, trail):
         V = here.v.reshape(self.shape)
-        D = np.empty(self.shape)
-        solved = self._minimize_model(here, D)
+        D, solved = self._minimize_model(here)
         step = D.ravel()
         slope = np.sum(here.gradient * step) + self.alpha_l1 * (
             np.abs(V[:, :-1] + D[:, :-1]).sum() - np.abs(V[:, :-1]).sum()
@@ -68,8 +67,8 @@ class SoftmaxProximalDirection(Direction):
         bound = -slope if sure else np.inf
         return Proposal(step, slope, scale, bound, bound)
 
-    def _minimize_model(self, here, D):
-        """Set D to the minimiser of the model; return whether it was reached."""
+    def _minimize_model(self, here):
+        """Return the minimiser of the model, and whether it was reached."""
         sample = self.sample
         p = np.ascontiguousarray(here.curvatures[sample.rows].T)
         diagonal = np.ascontiguousarray(
@@ -80,19 +79,12 @@ class SoftmaxProximalDirection(Direction):
         ridge[:-1] += self.objective.alpha
         ridge += 1e-300
         diagonal += ridge
-        return minimize_softmax_model(
-            sample.data,
-            sample.indices,
-            sample.indptr,
-            sample.weights * p,
-            p,
-            diagonal,
-            here.gradient.reshape(D.shape),
-            here.v.reshape(D.shape),
+        model = SoftmaxModel(sample.columns, sample.weights * p, p, diagonal, ridge)
+        return model.minimize(
+            here.gradient.reshape(self.shape),
+            here.v.reshape(self.shape),
             self.alpha_l1,
-            ridge,
             self.objective.fit_intercept,
-            D,
             self.precision,
             self.max_sweeps,
         )
