@@ -261,7 +261,6 @@ class RefittedProduct(Product):
             points[axis] = np.where(safe, uniform, np.minimum(learned, size - 1))
             q *= size * p[points[axis]]
         points["q"] = self._mixing + (1 - self._mixing) * q
-        self._space.locate(points)
         return points
 
     def observe_points(self, points):
