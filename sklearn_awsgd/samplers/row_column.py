@@ -269,6 +269,8 @@ class RefittedProduct(Product):
 
     def refit(self):
         """Learn the marginals from all draws so far."""
+        if not self._seen:
+            return
         seen = self._seen = [np.concatenate(self._seen)]
         shape, axes = self._space.shape, [seen[0][axis] for axis in "ij"]
         q = seen[0]["q"]
