@@ -263,3 +263,15 @@ def test_gaussian_of_zeros_does_not_move():
     before = opened.densities(np.array([[2.0]]))
     run_gaussian(opened, np.zeros_like, n_rounds=2)
     assert_allclose(opened.densities(np.array([[2.0]])), before)
+
+
+@pytest.mark.parametrize("update", ["moments", "sgd"])
+def test_nothing_seen_is_nothing_learned(update):
+    for opened in (open_entries(update=update), open_strata(update=update)):
+        before = opened.densities()
+        opened.refit()
+        assert_array_equal(opened.densities(), before)
+    opened, x = gaussian(update), np.array([[2.0], [5.0]])
+    before = opened.densities(x)
+    opened.refit()
+    assert_array_equal(opened.densities(x), before)

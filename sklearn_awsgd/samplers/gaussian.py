@@ -183,7 +183,7 @@ class GaussianMixture(OpenedSampler):
 
     def refit(self):
         """Fit the mixture to all draws so far."""
-        if self._setting.update != "moments":
+        if not self._seen:
             return
         seen = self._seen = [np.concatenate(self._seen)]
         x = seen[0]["x"]

@@ -252,7 +252,6 @@ class RefittedProduct(Product):
             points[axis] = np.where(safe, uniform, np.minimum(learned, size - 1))
             q *= size * p[points[axis]]
         points["q"] = self._mixing + (1 - self._mixing) * q
-        self._space.locate(points)
         return points
 
     def observe_points(self, points):
@@ -261,6 +260,8 @@ class RefittedProduct(Product):
 
     def refit(self):
         """Learn the marginals from all draws so far."""
+        if not self._seen:
+            return
         seen = self._seen = [np.concatenate(self._seen)]
         shape, axes = self._space.shape, [seen[0][axis] for axis in "ij"]
         q = seen[0]["q"]

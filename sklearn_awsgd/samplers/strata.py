@@ -125,7 +125,8 @@ class StrataSampler(BaseSampler):
         if self.mixing > 0:
             space.safe()  # Built here once, not by each thread.
         n_strata = n_groups
-        if self.by == "given" and space.strata is None:
+        # In a pool the estimator has made the strata.
+        if self.by == "given" and not space.stationary:
             space.strata = self._encode(strata, space.n_samples)
             n_strata = len(self.strata_)
         n_known = self.tau_.shape[1] if hasattr(self, "tau_") else 0
