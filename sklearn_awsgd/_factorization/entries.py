@@ -8,6 +8,7 @@ from scipy import sparse
 from sklearn.utils import check_array, column_or_1d
 
 from sklearn_awsgd._kernels._entries import Entries
+from sklearn_awsgd._validation import check_sparse
 
 # Ranges of the entries for which the losses are losses.
 RANGES = {"log_loss": (0, 1), "poisson": (0, np.inf)}
@@ -178,7 +179,7 @@ def _check_entry_weight(entry_weight, X):
     if entry_weight is None:
         return None
     weights = check_array(
-        entry_weight,
+        check_sparse(entry_weight, "entry_weight"),
         accept_sparse="csr",
         dtype=np.float64,
         order="C",

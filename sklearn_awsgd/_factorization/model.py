@@ -12,7 +12,7 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.utils import check_array
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from sklearn_awsgd._documentation import DocumentationLinkMixin
 from sklearn_awsgd._factorization.entries import EntryData, check_entries
@@ -24,7 +24,7 @@ from sklearn_awsgd._factorization.row_solver import (
     solve_rows,
 )
 from sklearn_awsgd._solver import History
-from sklearn_awsgd._validation import check_number
+from sklearn_awsgd._validation import check_number, validate_data
 
 # The prediction of an entry is the link of z.
 LINKS = {"log_loss": expit, "poisson": lambda z: np.exp(np.minimum(z, LARGEST_Z))}

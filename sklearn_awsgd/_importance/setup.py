@@ -7,7 +7,6 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import validate_data
 
 from sklearn_awsgd._importance.continuous import GaussianFamily, GaussianSampler
 from sklearn_awsgd._importance.families import (
@@ -29,7 +28,12 @@ from sklearn_awsgd._importance.learned import LearnedStrata
 from sklearn_awsgd._importance.spaces import DistributionSpace, FiniteSpace, Pool
 from sklearn_awsgd._importance.stratified import LEAST_ROWS, StratifiedRounds
 from sklearn_awsgd._importance.weighted import WeightedRounds
-from sklearn_awsgd._validation import check_option, check_rows, check_weights
+from sklearn_awsgd._validation import (
+    check_option,
+    check_rows,
+    check_weights,
+    validate_data,
+)
 from sklearn_awsgd.samplers import RowColumnSampler, StrataSampler
 
 # A target with more values than this is a number, not a label; it is cut into bins.

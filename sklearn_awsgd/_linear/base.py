@@ -11,7 +11,7 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from sklearn_awsgd._documentation import DocumentationLinkMixin
 from sklearn_awsgd._linear.training import COORDINATE_RATES, SCALAR_RATES, TrainingMixin
@@ -21,6 +21,7 @@ from sklearn_awsgd._validation import (
     check_option,
     check_rows,
     mean_weight,
+    validate_data,
 )
 from sklearn_awsgd.samplers import LevelSampler, StrataSampler, UniformSampler
 
