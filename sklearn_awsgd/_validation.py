@@ -130,6 +130,8 @@ def check_sparse(X, name="X"):
     """
     if not sparse.issparse(X) or X.ndim != 2:
         return X
+    if X.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: {name} is {X.dtype}.")
     if X.format == "coo":
         for index, size in zip((X.row, X.col), X.shape, strict=True):
             _check_coordinates(np.asarray(index), size, X.data.size, name)
@@ -199,8 +201,8 @@ def _check_compressed(X, name):
         )
     if bad_index >= 0:
         raise ValueError(
-            f"{invalid}{name}.indices has {indices[bad_index]} at position {bad_index}, "
-            f"indices go from 0 to {width - 1}."
+            f"{invalid}{name}.indices has {indices[bad_index]} at position "
+            f"{bad_index}, indices go from 0 to {width - 1}."
         )
     checked = (data, indices, indptr)
     if any(

@@ -99,7 +99,7 @@ class FactorizationModel(
         value = self.missing_values
         return isinstance(value, numbers.Real) and bool(np.isnan(value))
 
-    def _check_X(self, X, *, reset, entry_weight=None):
+    def _check_X(self, X, *, reset=False, entry_weight=None, to_train=False):
         """Return X as `EntryData`."""
         X = validate_data(
             self,
@@ -114,7 +114,7 @@ class FactorizationModel(
             X = X.copy()
             X.sum_duplicates()
         return check_entries(
-            X, entry_weight, self.missing_values, self.unstored, self.loss
+            X, entry_weight, self.missing_values, self.unstored, self.loss, to_train
         )
 
     def _row_factors(self, data):
@@ -165,7 +165,8 @@ class FactorizationModel(
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows, with the same meaning of what is missing as in ``fit``.
+            Rows, with the same meaning of what is missing as in ``fit``. The factors of
+            a row without observed entries are zero.
 
         Returns
         -------
@@ -174,7 +175,7 @@ class FactorizationModel(
             ``fit_bias=True``.
         """
         check_is_fitted(self)
-        data = self._check_X(X, reset=False)
+        data = self._check_X(X)
         return self._row_factors(data).astype(data.X.dtype, copy=False)
 
     def inverse_transform(self, X):
@@ -249,7 +250,7 @@ class FactorizationModel(
                 f"rows has {len(rows)} elements and columns has {len(columns)}; give "
                 "one of each for every entry."
             )
-        data = self._check_X(X, reset=False)
+        data = self._check_X(X)
         for name, index, size in zip(
             ("rows", "columns"), (rows, columns), data.X.shape, strict=True
         ):
@@ -283,7 +284,7 @@ class FactorizationModel(
         """
         check_is_fitted(self)
         check_number("k", k, low=1, integer=True)
-        data = self._check_X(X, reset=False)
+        data = self._check_X(X)
         n_rows, n_columns = data.X.shape
         factors = self._row_factors(data)
         result = np.full((n_rows, k), -1, dtype=np.intp)
@@ -326,7 +327,7 @@ class FactorizationModel(
             of the hidden entries. For the squared error this is R^2.
         """
         check_is_fitted(self)
-        data = self._check_X(X, reset=False)
+        data = self._check_X(X)
         generator = np.random.default_rng(SCORE_SEED)
         hidden_values, predictions = [], []
         for rows in row_blocks(data.X.shape[0], data.X.shape[1]):

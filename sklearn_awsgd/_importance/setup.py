@@ -301,6 +301,8 @@ def _squared_norms(X):
 
 def _numbers(X, remedy):
     """Return X as an array of numbers."""
+    if np.asarray(X).dtype.kind == "c":
+        raise TypeError(remedy)
     try:
         X = np.ascontiguousarray(X, dtype=np.float64)
     except (TypeError, ValueError) as error:
