@@ -84,6 +84,15 @@ def check_weights(sample_weight, n_samples):
     return None if (weight == weight[0]).all() else weight
 
 
+def check_strata(strata):
+    """Refuse the name of a column, which looks like a sequence."""
+    if isinstance(strata, str):
+        raise TypeError(
+            f"strata={strata!r} is a text; give a value for each row, for example "
+            f"strata=X[{strata!r}] of a data frame."
+        )
+
+
 def mean_weight(sample_weight):
     """Return the mean of weights that have been checked; 1 without any."""
     if sample_weight is None:

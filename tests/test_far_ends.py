@@ -206,3 +206,18 @@ def test_no_entries():
 def test_entries_that_make_no_matrix(arguments, shape, error, words):
     with pytest.raises(error, match=words):
         matrix_from_entries(*arguments, shape=shape)
+
+
+def test_places_that_are_no_integers(rng):
+    X = rng.standard_normal((20, 8))
+    model = AWSGDMatrixFactorization(2, random_state=0).fit(X)
+    assert model.predict_entries(X, [], []).shape == (0,)
+    for rows in ([0.5], ["a"]):
+        with pytest.raises(TypeError, match="rows must be integers"):
+            model.predict_entries(X, rows, [1])
+
+
+def test_the_name_of_a_column_is_no_strata():
+    model = MinVarianceImportanceEstimator(None, absolute)
+    with pytest.raises(TypeError, match=r"strata='town' is a text.*X\['town'\]"):
+        model.fit(np.zeros((9, 1)), np.zeros(9), strata="town")

@@ -201,8 +201,8 @@ def _sparse_entries(X, weights, missing_values, unstored, unstored_weight):
     kind = "zeros" if unstored == "zero" else "missing"
     data = EntryData(X, None, weights, kind)
     if weights is not None and data.n_entries:
-        n_unstored = data.n_entries - X.nnz
-        mean = (weights.data.sum() + n_unstored * unstored_weight) / data.n_entries
+        total = weights.data.sum() + data.n_entries * unstored_weight
+        mean = (total - X.nnz * unstored_weight) / data.n_entries
         data.weights = weights.copy()
         data.weights.data = weights.data / mean
         data.unstored_weight = unstored_weight / mean

@@ -250,10 +250,15 @@ class FactorizationModel(
                 f"rows has {len(rows)} elements and columns has {len(columns)}; give "
                 "one of each for every entry."
             )
+        if not len(rows):
+            # Empty lists are arrays of floats.
+            rows, columns = rows.astype(np.intp), columns.astype(np.intp)
         data = self._check_X(X)
         for name, index, size in zip(
             ("rows", "columns"), (rows, columns), data.X.shape, strict=True
         ):
+            if index.dtype.kind not in "iu":
+                raise TypeError(f"{name} must be integers, got {index.dtype}.")
             if len(index) and (index.min() < 0 or index.max() >= size):
                 raise IndexError(f"{name} must be from 0 to {size - 1}.")
         used, place = np.unique(rows, return_inverse=True)

@@ -31,6 +31,7 @@ from sklearn_awsgd._importance.weighted import WeightedRounds
 from sklearn_awsgd._validation import (
     check_option,
     check_rows,
+    check_strata,
     check_weights,
     validate_data,
 )
@@ -84,6 +85,7 @@ def make_rounds(estimator, X, y, sample_weight, strata, generator, *, reset):
 def _make_rows(estimator, X, y, sample_weight, strata, generator):
     """Return the rows of X as a space, and their total weight."""
     n = n_rows(X)
+    check_strata(strata)
     check_consistent_length(X, y, strata)
     weights = check_weights(sample_weight, n)
     y = y if y is None or hasattr(y, "iloc") else np.asarray(y)
