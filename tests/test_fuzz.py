@@ -28,14 +28,14 @@ def fuzz(strategy, n_cases):
 
 
 def test_random_problems():
-    verdicts = fuzz(cases(max_rows=40), 80)
-    assert verdicts["kept"] > 20
+    verdicts = fuzz(cases(max_rows=40), 150)
+    assert verdicts["kept"] > 50
     assert verdicts["refused"] == 0
 
 
 def test_random_wide_problems():
-    verdicts = fuzz(cases(max_rows=30, wide=True), 8)
-    assert verdicts["kept"] > 2
+    verdicts = fuzz(cases(max_rows=30, wide=True), 15)
+    assert verdicts["kept"] > 5
     assert verdicts["refused"] == 0
 
 

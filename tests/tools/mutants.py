@@ -6,7 +6,7 @@ at a time; kernels that are touched are compiled again. A mutant that no test ca
 or whose text is no longer found, is an error.
 
     python tests/tools/mutants.py              all of them
-    python tests/tools/mutants.py --only loop  those whose name has a word
+    python tests/tools/mutants.py --only loop  those whose names have a word
     python tests/tools/mutants.py --list       names, files and texts
 """
 
@@ -245,27 +245,18 @@ MUTANTS = [
 ]
 
 
-def compile_again(folder, path):
-    """Compile what a change of a kernel's source concerns."""
-    if path.suffix == ".pxd":
-        # Whoever includes it has to be compiled again.
-        for source in (folder / "sklearn_awsgd" / "_kernels").glob("*.pyx"):
-            if path.stem in source.read_text():
-                source.touch()
-    build(folder, CFLAGS="-g0 -O1")
-
-
 def kill(mutant, path, folder):
     """Return which test catches a mutant, or None."""
     target = folder / path
     original = target.read_text()
     compiled = path.suffix != ".py"
     kernels = folder / "sklearn_awsgd" / "_kernels"
-    kept = {p: p.read_bytes() for p in kernels.glob("*.so")} if compiled else {}
+    made = [*kernels.glob("*.c"), *kernels.glob("*.so")] if compiled else []
+    kept = {p: p.read_bytes() for p in made}
     try:
         target.write_text(original.replace(mutant.text, mutant.instead))
         if compiled:
-            compile_again(folder, path)
+            build(folder, CFLAGS="-g0 -O1")
         tests = [f"tests/{name}" for name in mutant.tests.split()]
         options = ["-x", "-q", "--no-header", "-p", "no:cacheprovider"]
         try:
@@ -274,8 +265,9 @@ def kill(mutant, path, folder):
             return f"no end within {TIMEOUT} s"
     finally:
         target.write_text(original)
-        for kernel, content in kept.items():
-            kernel.write_bytes(content)
+        # In the order in which they are made, so that nothing looks out of date.
+        for product, content in kept.items():
+            product.write_bytes(content)
     if result.returncode == 0:
         return None
     failed = re.search(r"^(?:FAILED|ERROR) (\S+)", result.stdout, re.MULTILINE)
@@ -287,7 +279,7 @@ def kill(mutant, path, folder):
 def main():
     """Run the mutants that were asked for; return the number that survived."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", help="a word of the name")
+    parser.add_argument("--only", nargs="*", default=[""], help="words of the names")
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
     # All of them, so that a text that has gone is seen before an hour has passed.
@@ -295,7 +287,7 @@ def main():
     chosen = [
         (mutant, path)
         for mutant, path in zip(MUTANTS, places, strict=True)
-        if options.only in mutant.name
+        if any(word in mutant.name for word in options.only)
     ]
     if options.list:
         for mutant, path in chosen:

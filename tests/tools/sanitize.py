@@ -57,6 +57,12 @@ def with_bounds(folder):
     return {}
 
 
+# Reads a thousand numbers of one: a build that does not notice is not the one wanted.
+FAULT = """
+import numpy as np
+from sklearn_awsgd._kernels._losses import LogLoss
+LogLoss()(np.ones(1000), np.ones(1))
+"""
 BUILDS = {"address": with_sanitizers, "bounds": with_bounds}
 
 
@@ -66,7 +72,9 @@ def run(name, n_cases):
         folder = Path(temporary)
         copy_of_tree(folder)
         environment = BUILDS[name](folder)
-        print(f"{name}: compiled", flush=True)
+        if python(folder, "-W", "error", "-c", FAULT, **environment).returncode == 0:
+            raise RuntimeError(f"{name}: a fault made on purpose was not noticed")
+        print(f"{name}: compiled, and a fault made on purpose is noticed", flush=True)
         options = ["-q", "-x", "--no-header", "-p", "no:cacheprovider"]
         tests = python(
             folder,

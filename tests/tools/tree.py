@@ -26,8 +26,10 @@ def copy_of_tree(folder, compiled=False):
     )
     paths = [Path(name) for name in listed.stdout.split("\0") if name]
     if compiled:
-        modules = (ROOT / "sklearn_awsgd" / "_kernels").glob("*.so")
-        paths += [path.relative_to(ROOT) for path in modules]
+        # With the C files, without which Cython would make all of them again.
+        kernels = ROOT / "sklearn_awsgd" / "_kernels"
+        made = [*kernels.glob("*.c"), *kernels.glob("*.so")]
+        paths += [path.relative_to(ROOT) for path in made]
     for path in paths:
         if (ROOT / path).exists():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
