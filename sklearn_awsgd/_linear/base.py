@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from sklearn_awsgd._documentation import DocumentationLinkMixin
 from sklearn_awsgd._kernels import _losses
@@ -36,6 +36,7 @@ from sklearn_awsgd._validation import (
     check_parameters,
     check_weights,
     unchanged_on_failure,
+    validate_data,
 )
 from sklearn_awsgd.samplers import LevelSampler, StrataSampler, UniformSampler
 from sklearn_awsgd.samplers.base import resolve_sampler

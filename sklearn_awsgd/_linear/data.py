@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_consistent_length, check_random_state
-from sklearn.utils.validation import validate_data
 
-from sklearn_awsgd._validation import check_rows, mean_weight
+from sklearn_awsgd._validation import check_rows, mean_weight, validate_data
 
 
 @dataclass
