@@ -9,7 +9,6 @@ from sklearn_awsgd._linear.phases.sampling import sample_first, sample_until_sto
 from sklearn_awsgd._linear.phases.span import CHEAP_SPAN, Span, span_cost
 from sklearn_awsgd._solver.runs import Outcome
 
-
 # Share of the objective that the basis of a span may lose where tol is None.
 ROUNDING_OF_BASIS = 1e-9
 
