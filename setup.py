@@ -15,6 +15,7 @@ KERNELS = [
     "_dual",
     "_multinomial",
     "_batch",
+    "_stream",
     "_cells",
     "_entries",
     "_entry_samplers",

@@ -1,0 +1,257 @@
+"""Narrow streams: the past as a full quadratic, the chunk and a memory exact.
+
+Each row i that was seen has an expansion ``h_i t^2 / 2 - r_i t`` of its loss at the
+score t = <x_i, v>; the sums over all of them are the quadratic ``v^T T v / 2 - s^T v``.
+Rows that are at hand, those of the memory and of the chunk, count with what their loss
+has beyond its expansion, so the objective is
+
+    v^T T v / 2 - s^T v + sum over rows at hand of (a_i f(y_i, t_i) - h_i t_i^2 / 2
+    + r_i t_i) + penalties.
+
+A row that leaves has been expanded at the present v and takes nothing with it; forgetting
+multiplies everything by a factor; quadratics of two streams add.
+"""
+
+import numpy as np
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
+
+from sklearn_awsgd._kernels import _stream
+from sklearn_awsgd._kernels._batch import minimize_l1_model
+
+# Newton steps stop when they promise less than this much of the objective, which is a
+# sum over rows: what the rows leave uncertain is half a unit for each coefficient.
+ENOUGH = 0.01
+MOST_STEPS = 6
+# Curvatures are taken anew when they are off by this share of their sum.
+STALE = 0.2
+# Weight of a prior for the intercept, and for all coefficients in rank-one steps, where
+# it is relative to the mean square of the column.
+INTERCEPT_PRIOR = 1e-6
+RANK_ONE_PRIOR = 0.1
+# Added to the diagonal of what is factorised, relative to it.
+JITTER = 1e-12
+
+
+class Past:
+    """A quadratic with its minimum, for one rate of forgetting.
+
+    Attributes
+    ----------
+    curvature, slope : ndarrays of shape (p, p) and (p,)
+        T and s.
+    n : float
+        Rows so far, those forgotten not counted.
+    v : ndarray of shape (p,)
+        The coefficients, the intercept last.
+    inverse : ndarray of shape (p, p) or None
+        Inverse curvature for rank-one steps.
+    h, r : ndarrays of shape (n_rows,)
+        Expansions of the rows at hand, from row `first` on.
+    first : int
+        The first row at hand that counts exactly.
+    """
+
+    def __init__(self, p):
+        self.curvature, self.slope = np.zeros((p, p)), np.zeros(p)
+        self.n, self.v, self.inverse = 0.0, np.zeros(p), None
+        self.h, self.r, self.first = np.empty(0), np.empty(0), 0
+
+    def forget(self, factor):
+        """Let everything so far count less; the minimum stays."""
+        self.curvature *= factor
+        self.slope *= factor
+        self.n *= factor
+        self.h, self.r = factor * self.h, factor * self.r
+        if self.inverse is not None:
+            self.inverse /= factor
+
+    def penalties(self, problem, fit_intercept):
+        """Return the curvature of the l2 penalty and of the intercept's prior."""
+        diagonal = np.full(len(self.v), problem.alpha_l2 * self.n)
+        diagonal[-1] = INTERCEPT_PRIOR if fit_intercept else 1.0
+        return diagonal
+
+    def factorise(self, extra):
+        """Return the Cholesky factor of T plus a diagonal."""
+        diagonal = self.curvature.diagonal()
+        jitter = JITTER
+        while jitter < 1e6:
+            matrix = self.curvature.copy()
+            # Columns of zeros without a penalty stay where they are.
+            matrix.flat[:: len(extra) + 1] += extra + jitter * diagonal + 1e-300
+            factor, failure = dpotrf(matrix, lower=1, overwrite_a=1)
+            if not failure:
+                return factor, matrix
+            jitter *= 100
+        raise FloatingPointError("the curvature of the stream is not finite")
+
+    def invert(self, problem, squares):
+        """Make the inverse curvature that rank-one steps begin with.
+
+        Where little has been seen the loss is no quadratic, and single rows must not
+        throw the coefficients about: hence a prior.
+        """
+        extra = np.maximum(problem.alpha_l2 * self.n, RANK_ONE_PRIOR * squares + 1e-12)
+        factor, _ = self.factorise(extra)
+        inverse, _ = dpotri(factor, lower=1, overwrite_c=1)
+        inverse = np.tril(inverse)
+        self.inverse = inverse + np.tril(inverse, -1).T
+
+
+class AtHand:
+    """Rows that count exactly: those of a buffer from one on, and summaries of others.
+
+    Parameters
+    ----------
+    buffer : DenseRows or SparseRows
+        The rows.
+    start : int
+        The first that counts.
+    y, a : ndarray of shape (n_rows,)
+        Targets and weights, of these rows and then of the summaries.
+    summaries : ndarray of shape (n_summaries, p)
+        Further rows.
+    offset : ndarray of shape (n_summaries,)
+        Added to the scores of those.
+    """
+
+    def __init__(self, buffer, start, y, a, summaries=None, offset=None):
+        self.buffer, self.start, self.y, self.a = buffer, start, y, a
+        self.summaries, self.offset = summaries, offset
+        self.n_rows = buffer.n_rows - start
+
+    def scores(self, v):
+        """Return <x, v> of every row."""
+        t = self.buffer.scores(v, self.start)
+        return t if self.summaries is None else np.append(t, self.summaries @ v)
+
+    def combine(self, c):
+        """Return the sum of c_i x_i."""
+        total = self.buffer.combine(c[: self.n_rows], self.start)
+        if self.summaries is not None:
+            total += c[self.n_rows :] @ self.summaries
+        return total
+
+    def add_gram(self, weights, total, which):
+        """Add the sum of weights_i x_i x_i^T over rows of the buffer, by number."""
+        rows = which < self.n_rows
+        self.buffer.add_gram(weights[rows], total, self.start + which[rows])
+        if self.summaries is not None:
+            for k, weight in zip(which[~rows], weights[~rows], strict=True):
+                x = self.summaries[k - self.n_rows]
+                total += np.outer(weight * x, x)
+
+    def evaluate(self, problem, t, result):
+        """Set `result` to a f(y, t) and its derivatives; return the sum."""
+        if self.offset is not None:
+            t = t.copy()
+            t[self.n_rows :] += self.offset
+        return problem.evaluate(self.y, t, self.a, result)
+
+
+def settle(past, at_hand, problem, sizes, fit_intercept, new, enough=ENOUGH):
+    """Move a past to the minimum of its objective, and expand its rows there.
+
+    Parameters
+    ----------
+    past : Past
+        Changed: minimum, curvature, slope and expansions.
+    at_hand : AtHand
+        The rows that count exactly.
+    problem : StreamProblem
+        Loss and penalties.
+    sizes : ndarray of shape (n_at_hand,)
+        Squared norms of the rows.
+    fit_intercept : bool
+        Whether the intercept is free.
+    new : slice
+        Those that have not been expanded yet.
+    enough : float, default=ENOUGH
+        Promised decrease of the objective to stop at.
+
+    Returns
+    -------
+    values : ndarray of shape (3, n_at_hand)
+        Losses and two derivatives at the end, times the weights.
+    before : float
+        Sum of the losses of the new rows before they were learned.
+    """
+    n_at_hand, threshold = len(sizes), problem.alpha_l1 * past.n
+    penalties = past.penalties(problem, fit_intercept)
+    v, t = past.v, at_hand.scores(past.v)
+    values, trial = np.empty((3, n_at_hand)), np.empty((3, n_at_hand))
+    total = at_hand.evaluate(problem, t, values)
+    before = values[0, new].sum()
+    h, r = past.h, past.r
+    numbers = np.arange(n_at_hand)[new]
+    h[new] = values[2, new]
+    r[new] = h[new] * t[new] - values[1, new]
+    at_hand.add_gram(h[new], past.curvature, numbers)
+    fresh = np.zeros(n_at_hand)
+    fresh[new] = r[new]
+    past.slope += at_hand.combine(fresh)
+    factor, tv = None, past.curvature @ v
+    for _ in range(MOST_STEPS):
+        beyond = values[1] - (h * t - r)
+        pull = at_hand.combine(beyond)
+        smooth = tv - past.slope + penalties * v
+        gradient = smooth + pull
+        if factor is None:
+            factor, matrix = past.factorise(penalties)
+        if threshold > 0:
+            step = np.empty_like(v)
+            minimize_l1_model(matrix, gradient, v, threshold, step, 100)
+        else:
+            step = -dpotrs(factor, gradient, lower=1)[0]
+        promise = gradient @ step + threshold * (
+            np.abs(v[:-1] + step[:-1]).sum() - np.abs(v[:-1]).sum()
+        )
+        if -promise <= 2 * enough:
+            break
+        t_step, tv_step = at_hand.scores(step), past.curvature @ step
+        linear = step @ smooth - t_step @ (h * t - r)
+        square = 0.5 * (
+            step @ tv_step + penalties @ (step * step) - h @ (t_step * t_step)
+        )
+        length = 1.0
+        while True:
+            new_t = t + length * t_step
+            new_total = at_hand.evaluate(problem, new_t, trial)
+            change = new_total - total + length * (linear + length * square)
+            if threshold > 0:
+                change += threshold * (
+                    np.abs(v[:-1] + length * step[:-1]).sum() - np.abs(v[:-1]).sum()
+                )
+            if change <= 1e-4 * length * promise or length < 1e-6:
+                break
+            length *= 0.5
+        if change > 0:
+            break
+        v = v + length * step
+        t, total, tv = new_t, new_total, tv + length * tv_step
+        values, trial = trial, values
+        off = np.abs(values[2] - h) * sizes
+        if off.sum() > STALE * (h @ sizes):
+            which = np.flatnonzero(off > 0.5 * STALE * h * sizes)
+            expand(past, at_hand, values, t, which)
+            factor, tv = None, past.curvature @ v
+    else:
+        beyond = values[1] - (h * t - r)
+        pull = at_hand.combine(beyond)
+    past.v = v
+    # From here on every row is expanded at v: what it has beyond its expansion has no
+    # slope there.
+    past.slope -= pull
+    past.r = r - beyond
+    return values, before
+
+
+def expand(past, at_hand, values, t, which):
+    """Take the curvatures of some rows at hand anew."""
+    gain = values[2, which] - past.h[which]
+    at_hand.add_gram(gain, past.curvature, which)
+    change = np.zeros(len(t))
+    change[which] = gain * t[which]
+    past.slope += at_hand.combine(change)
+    past.h[which] += gain
+    past.r[which] += change[which]
