@@ -12,6 +12,8 @@ from sklearn_awsgd._linear.streams.rows import make_rows
 # memory when this many rows have come, or a share of all before.
 SMALL_CHUNK = 48
 MOST_PENDING, FEWEST_PENDING, PENDING_SHARE = 500, 16, 0.25
+# Rows that stand for a class which has not come yet.
+EXPECTED = 0.5
 # A row that leaves has its curvature taken anew when it is off by this share.
 OFF = 0.3
 
@@ -42,12 +44,14 @@ class NarrowStream:
         self.y, self.a, self.sizes = np.empty(0), np.empty(0), np.empty(0)
         # The first rows of the buffer are the memory, the others are pending.
         self.n_memory, self.n_expanded = 0, 0
-        self.pasts = [Past(p) for _ in windows]
+        self.pasts = [Past(p)]
         self.bank = Bank(windows)
         # Rows that stand for all of one class that have left.
-        self.summaries = np.zeros((0, p))
-        self.summary_y, self.summary_a = np.empty(0), np.empty(0)
-        self.offset = np.empty(0)
+        self._clear_summaries()
+        # Whether rows of either class have come.
+        self.seen = np.zeros(2, dtype=bool)
+        # Expansions of the rows of the buffer, where they count exactly.
+        self.expansions = [np.empty((2, 0))]
         self.count_since = 0.0
 
     @property
@@ -55,7 +59,13 @@ class NarrowStream:
         """The coefficients: those of the learners, weighted by their evidence."""
         if len(self.pasts) == 1:
             return self.pasts[0].v
-        return self.bank.weights @ np.array([past.v for past in self.pasts])
+        weights = self.bank.weights(len(self.pasts))
+        return weights @ np.array([past.v for past in self.pasts])
+
+    @property
+    def n_pending(self):
+        """Rows that wait for being learned exactly, with the memory."""
+        return self.buffer.n_rows - self.n_memory
 
     def learn(self, problem, X, sizes, y, a, count):
         """Learn a chunk.
@@ -86,20 +96,22 @@ class NarrowStream:
             self.n_expanded = self.buffer.n_rows
         for past in self.pasts:
             past.n += count
-        n_pending = self.buffer.n_rows - self.n_memory
         quota = min(max(FEWEST_PENDING, PENDING_SHARE * self.pasts[0].n), MOST_PENDING)
-        if not single or n_pending >= quota:
+        if not single or self.n_pending >= quota:
             before = self._settle(problem)
             losses = losses or before
         if len(self.pasts) > 1:
-            best = self.bank.observe(losses, a.sum(), problem.is_log_loss)
-            if best is not None:
-                self._restart(best)
+            winner = self.bank.observe(losses, a.sum(), problem.is_log_loss)
+            if winner:
+                self._restart(winner)
+        if self.n_pending == 0 and self.bank.is_due(len(self.pasts), self.pasts[0].n):
+            self.pasts.append(self.pasts[0].copy())
+            self.expansions.append(np.empty((2, 0)))
 
     def _step(self, problem, start, y, a):
         """Learn the last rows of the buffer one by one; return the losses before."""
         rows, losses = self.buffer.rows(start), []
-        for past in self.pasts:
+        for k, past in enumerate(self.pasts):
             if past.inverse is None:
                 past.invert(problem, self.buffer.squares())
             expansion = np.empty((2, len(y)))
@@ -123,25 +135,73 @@ class NarrowStream:
                 # What the l1 penalty has put at zero stays there until the next
                 # exact steps.
                 past.v[:-1][zeros[:-1]] = 0.0
-            past.h, past.r = (
-                np.append(old, new)
-                for old, new in zip((past.h, past.r), expansion, strict=True)
-            )
+            self.expansions[k] = np.hstack([self.expansions[k], expansion])
         return losses
+
+    def _expect(self, problem):
+        """Let half a row stand for a class that has not come yet.
+
+        Without it the intercept would go wherever the other class pushes it.
+        """
+        if not problem.is_log_loss or not self.fit_intercept or self.seen.all():
+            return
+        self.seen |= (self.y == -1.0).any(), (self.y == 1.0).any()
+        past = self.pasts[0]
+        for k, label in enumerate((-1.0, 1.0)):
+            standing = np.flatnonzero((self.summary_y == label) & ~self.real)
+            if self.seen[k] and len(standing):
+                h, r = self.summary_expansion[:, standing[0]]
+                past.curvature[-1, -1] -= h
+                past.slope[-1] -= r
+                rest = np.arange(len(self.summary_y)) != standing[0]
+                self._set_summaries(
+                    self.summaries[rest],
+                    self.summary_y[rest],
+                    self.summary_a[rest],
+                    self.offset[rest],
+                    self.real[rest],
+                    self.summary_expansion[:, rest],
+                )
+            elif not self.seen[k] and not len(standing):
+                x = np.zeros((1, len(past.v)))
+                x[0, -1] = 1.0
+                self._set_summaries(
+                    np.vstack([self.summaries, x]),
+                    np.append(self.summary_y, label),
+                    np.append(self.summary_a, EXPECTED),
+                    np.append(self.offset, 0.0),
+                    np.append(self.real, False),
+                    np.hstack([self.summary_expansion, np.zeros((2, 1))]),
+                )
+
+    def _set_summaries(self, x, y, a, offset, real, expansion):
+        """Set the rows that stand for others."""
+        self.summaries, self.summary_y, self.summary_a = x, y, a
+        self.offset, self.real, self.summary_expansion = offset, real, expansion
+
+    def _clear_summaries(self):
+        empty = np.empty(0)
+        self._set_summaries(
+            np.zeros((0, self.buffer.n_columns)),
+            empty,
+            empty,
+            empty,
+            empty.astype(bool),
+            np.empty((2, 0)),
+        )
 
     def _settle(self, problem, enough=ENOUGH):
         """Learn all rows at hand exactly, and let rows leave."""
+        self._expect(problem)
         n, losses = self.buffer.n_rows, []
         for k, past in enumerate(self.pasts):
-            start = past.first = 0 if k == 0 else self.n_memory
+            start = 0 if k == 0 else self.n_memory
             past.inverse = None
             n_rows, n_old = n - start, self.n_expanded - start
             n_summaries = len(self.summaries) if k == 0 else 0
-            grown = np.zeros((2, n_rows + n_summaries))
-            grown[0, :n_old], grown[1, :n_old] = past.h[:n_old], past.r[:n_old]
-            if n_summaries:
-                grown[:, n_rows:] = past.h[n_old:], past.r[n_old:]
-            past.h, past.r = grown
+            past.h, past.r = expansion = np.zeros((2, n_rows + n_summaries))
+            expansion[:, :n_old] = self.expansions[k]
+            expansion[:, n_rows:] = self.summary_expansion[:, :n_summaries]
             y, a, sizes = self.y[start:], self.a[start:], self.sizes[start:]
             summaries = offset = None
             if n_summaries:
@@ -163,12 +223,14 @@ class NarrowStream:
             if k == 0:
                 first = at_hand, values, sizes
         self._let_leave(problem, *first)
-        for past, window in zip(self.pasts, self.bank.windows, strict=True):
+        for past, window in zip(self.pasts, self.bank.windows, strict=False):
             if np.isfinite(window):
                 factor = np.exp(-self.count_since / window)
                 past.forget(factor)
                 if past is self.pasts[0]:
                     self.a, self.summary_a = factor * self.a, factor * self.summary_a
+                    self.expansions[0] *= factor
+                    self.summary_expansion *= factor
         self.count_since = 0.0
         return losses
 
@@ -193,11 +255,12 @@ class NarrowStream:
             order = self.buffer.keep(stay)
             self.y, self.a, self.sizes = self.y[order], self.a[order], self.sizes[order]
         n_old = at_hand.n_rows
-        past.h = np.append(past.h[order], past.h[n_old:])
-        past.r = np.append(past.r[order], past.r[n_old:])
+        self.summary_expansion = np.stack([past.h[n_old:], past.r[n_old:]])
+        self.expansions = [np.empty((2, 0)) for _ in self.pasts]
+        self.expansions[0] = np.stack([past.h[order], past.r[order]])
         self.n_memory = self.n_expanded = self.buffer.n_rows
-        for other in self.pasts[1:]:
-            other.h, other.r = np.empty(0), np.empty(0)
+        for other in self.pasts:
+            other.h = other.r = None
 
     def _summarise(self, at_hand, values, leaving):
         """Let one row for each class stand for all that have left.
@@ -217,7 +280,8 @@ class NarrowStream:
         for label in (-1.0, 1.0):
             own = leaving[self.y[leaving] == label]
             slopes, weights = np.abs(values[1, own]).sum(), np.zeros(len(t))
-            weights[own] = values[2, own]
+            # No more than the quadratic has of them.
+            weights[own] = np.minimum(values[2, own], past.h[own])
             old = n + np.flatnonzero(self.summary_y == label)
             weights[old] = values[2, old]
             slopes += np.abs(values[1, old]).sum()
@@ -241,23 +305,20 @@ class NarrowStream:
             )
         if found:
             x, y, a, offset, h, r = (np.array(part) for part in zip(*found, strict=True))
-            self.summaries, self.summary_y, self.summary_a = x, y, a
-            self.offset = offset
+            real = self.seen[(y > 0).astype(int)]
+            self._set_summaries(x, y, a, offset, real, np.stack([h, r]))
             past.h, past.r = np.append(past.h[:n], h), np.append(past.r[:n], r)
 
-    def _restart(self, best):
-        """Let learners that lost to a quicker one go on from its past."""
-        source = self.pasts[best]
-        for past in self.pasts[:best]:
-            past.curvature = source.curvature.copy()
-            past.slope, past.v = source.slope.copy(), source.v.copy()
-            past.n, past.inverse = source.n, None
-        if best > 0:
-            self.buffer.keep(np.arange(0))
-            self.y, self.a, self.sizes = np.empty(0), np.empty(0), np.empty(0)
-            self.n_memory = self.n_expanded = 0
-            self.summaries = self.summaries[:0]
-            self.summary_y, self.summary_a = np.empty(0), np.empty(0)
-            self.offset = np.empty(0)
-            for past in self.pasts:
-                past.h, past.r = np.empty(0), np.empty(0)
+    def _restart(self, winner):
+        """Let learners that lost to a quicker one go on from its past.
+
+        The memory is of another time, too; pending rows stay.
+        """
+        for k in range(winner):
+            self.pasts[k] = self.pasts[winner].copy()
+            self.expansions[k] = self.expansions[winner].copy()
+        order = self.buffer.keep(np.arange(self.n_memory, self.buffer.n_rows))
+        self.y, self.a, self.sizes = self.y[order], self.a[order], self.sizes[order]
+        self.n_expanded -= self.n_memory
+        self.n_memory = 0
+        self._clear_summaries()

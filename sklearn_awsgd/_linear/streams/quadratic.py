@@ -45,23 +45,27 @@ class Past:
         The coefficients, the intercept last.
     inverse : ndarray of shape (p, p) or None
         Inverse curvature for rank-one steps.
-    h, r : ndarrays of shape (n_rows,)
-        Expansions of the rows at hand, from row `first` on.
-    first : int
-        The first row at hand that counts exactly.
+    h, r : ndarrays of shape (n_at_hand,) or None
+        Expansions of the rows at hand, while it is settled.
     """
 
     def __init__(self, p):
         self.curvature, self.slope = np.zeros((p, p)), np.zeros(p)
         self.n, self.v, self.inverse = 0.0, np.zeros(p), None
-        self.h, self.r, self.first = np.empty(0), np.empty(0), 0
+        self.h = self.r = None
+
+    def copy(self):
+        """Return a past that goes on by itself, without rows at hand."""
+        other = Past(len(self.v))
+        other.curvature, other.slope = self.curvature.copy(), self.slope.copy()
+        other.n, other.v = self.n, self.v.copy()
+        return other
 
     def forget(self, factor):
         """Let everything so far count less; the minimum stays."""
         self.curvature *= factor
         self.slope *= factor
         self.n *= factor
-        self.h, self.r = factor * self.h, factor * self.r
         if self.inverse is not None:
             self.inverse /= factor
 
