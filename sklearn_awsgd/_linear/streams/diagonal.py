@@ -9,24 +9,28 @@ solved. Of the centres m only ``theta = D m + sum beta_i x_i`` is kept: the mini
 w is ``shrink(theta, alpha_l1 n) / (D + alpha_l2 n)``. A row that leaves adds h_i x_i^2
 to D, and its dual number stays in theta.
 
-The intercept has no penalty. Its steps are damped by the curvature of all rows, and
-after the steps of a chunk it takes one Newton step of its own.
+The intercept has no penalty. Its part of a one-row step is damped by the curvature of
+all rows, and after the steps of a chunk it takes Newton steps of its own.
 """
 
 import numpy as np
-from scipy.special import expit, softmax
+from scipy.special import expit, logsumexp, softmax
 
 from sklearn_awsgd._kernels import _stream
 from sklearn_awsgd._linear.streams.rows import make_rows
 
 # Rows of memory and chunk that are looked at again, for each row of the chunk.
 VISITS = 2.0
+# Passes over both memories when streams are merged.
+MERGING_PASSES = 10
 # Chunks of at most this many rows wait for others before rows leave.
 SMALL_CHUNK = 48
-MOST_PENDING = 500
-# Curvature of coordinates without a penalty that no row has touched.
-LEAST_PENALTY = 1e-7
-INTERCEPT_PRIOR = 1e-2
+MOST_PENDING, FEWEST_PENDING, PENDING_SHARE = 500, 16, 0.25
+# Least curvature of a coordinate, relative to the mean square of all.
+LEAST_CURVATURE = 0.1
+# The same of the intercept; and rows that stand for a class which has not come yet.
+INTERCEPT_PRIOR, EXPECTED = 1e-2, 0.5
+INTERCEPT_STEPS, LONGEST_STEP = 4, 2.0
 
 
 class WideStream:
@@ -63,6 +67,8 @@ class WideStream:
         # Curvature and slope of the intercept's past, and all of its curvature.
         self.past_curvature, self.past_slope = np.zeros(shape), np.zeros(shape)
         self.memory_curvature = np.zeros(shape)
+        self.seen = np.zeros(shape or 2, dtype=bool)
+        self.scale = 1.0
         self.rng = np.random.Generator(np.random.PCG64(seed))
 
     @property
@@ -83,6 +89,7 @@ class WideStream:
         self.a = np.append(self.a, a)
         self.beta = np.concatenate([self.beta, np.zeros((n_new, *self.beta.shape[1:]))])
         if self.n == 0:
+            self.scale = max(np.mean(sizes) / (self.buffer.n_columns - 1), 1e-12)
             self._begin(problem)
         self.n += count
         inverse, threshold = self._prepare(problem, a)
@@ -94,19 +101,69 @@ class WideStream:
             order = np.append(order, again)
             n_visits -= len(again)
         self._steps(problem, rows, order, inverse, threshold)
-        if self.fit_intercept:
-            slope = self.beta.sum(axis=0) + self.past_slope
-            slope = slope - self.past_curvature * self.w[-1]
-            self._set_intercept(self.w[-1] + slope * inverse[-1])
-        if n_new > SMALL_CHUNK or self.n_pending >= MOST_PENDING:
-            self._let_leave(problem, rows, inverse)
+        quota = min(max(FEWEST_PENDING, PENDING_SHARE * self.n), MOST_PENDING)
+        if n_new > SMALL_CHUNK or self.n_pending >= quota:
+            n_since = self.n_pending
+            self._let_leave(problem, self._settle_intercept(problem, rows), rows)
             if np.isfinite(self.window):
-                self._forget(np.exp(-self.n_pending / self.window))
+                self._forget(np.exp(-n_since / self.window))
             self.n_memory = self.buffer.n_rows
+        self._set_intercept(self.w[-1])
+
+    def merge(self, problem, other):
+        """Take in what another stream has learned, and settle with some passes."""
+        self.buffer.extend(other.buffer)
+        self.y, self.a = np.append(self.y, other.y), np.append(self.a, other.a)
+        self.beta = np.concatenate([self.beta, other.beta])
+        share = other.n / max(self.n + other.n, 1e-300)
+        intercept = (1 - share) * self.w[-1] + share * other.w[-1]
+        self.seen = self.seen | other.seen
+        self.diagonal += other.diagonal
+        self.theta += other.theta
+        self.n += other.n
+        self.past_curvature = self.past_curvature + other.past_curvature
+        self.past_slope = self.past_slope + other.past_slope
+        self.memory_curvature = self.memory_curvature + other.memory_curvature
+        self.w[-1] = intercept
+        rows = self.buffer.rows()
+        for _ in range(MERGING_PASSES):
+            inverse, threshold = self._prepare(problem, np.zeros(1))
+            order = self.rng.permutation(self.buffer.n_rows)
+            self._steps(problem, rows, order, inverse, threshold)
+            h = self._settle_intercept(problem, rows)
+        self._let_leave(problem, h, rows)
+        self.n_memory = self.buffer.n_rows
+
+    def is_likelihood(self, problem):
+        """Return whether losses are logarithms of probabilities."""
+        return problem.is_log_loss
+
+    def loss(self, problem, X, y, a):
+        """Return the sum of the losses of rows that have not been learned."""
+        values = np.empty((3, len(y)))
+        return problem.evaluate(y, X @ self.w[:-1] + self.w[-1], a, values)
+
+    def _settle_intercept(self, problem, rows):
+        """Move the intercept to its optimum; return the curvatures of all rows."""
+        z = self._scores(rows)
+        for _ in range(INTERCEPT_STEPS):
+            g, h, bound = self._derivatives(problem, z)
+            if not self.fit_intercept:
+                break
+            b = self.w[-1]
+            slope, extra = self._absent(problem)
+            gradient = g.sum(axis=0) + slope + self.past_curvature * b - self.past_slope
+            curvature = bound.sum(axis=0) + extra + self.past_curvature + 1e-9
+            step = np.clip(-gradient / curvature, -LONGEST_STEP, LONGEST_STEP)
+            if np.abs(step).max() < 1e-3:
+                break
+            self._set_intercept(b + step)
+            z += self.w[-1] - b
+        return h
 
     def _prepare(self, problem, a):
         """Return the inverse curvature of every coordinate, and set w to match."""
-        strength = max(problem.alpha_l2, LEAST_PENALTY) * self.n
+        strength = max(problem.alpha_l2 * self.n, LEAST_CURVATURE * self.scale)
         inverse = 1.0 / (self.diagonal + strength)
         threshold = problem.alpha_l1 * self.n
         intercept = self.w[-1].copy()
@@ -127,9 +184,8 @@ class WideStream:
         self.w[-1] = value
         self.theta[-1] = value / self._damping
 
-    def _let_leave(self, problem, rows, inverse):
+    def _let_leave(self, problem, h, rows):
         """Let the rows with the least curvature leave the memory."""
-        h = self._curvatures(problem, rows)
         n_leaving = self.buffer.n_rows - problem.memory_size
         if n_leaving > 0:
             order = np.argpartition(self._priority(h), n_leaving - 1)
@@ -161,8 +217,8 @@ class WideStream:
     def _begin(self, problem):
         """Begin at the best constant, with half a row of either class more."""
         if problem.is_log_loss and self.fit_intercept:
-            positive = self.a[self.y > 0].sum() + 0.5
-            self.w[-1] = np.log(positive / (self.a.sum() + 1 - positive))
+            positive = self.a[self.y > 0].sum() + EXPECTED
+            self.w[-1] = np.log(positive / (self.a.sum() + 2 * EXPECTED - positive))
         elif problem.is_quadratic and self.fit_intercept:
             self.w[-1] = np.average(self.y, weights=self.a)
 
@@ -187,13 +243,31 @@ class WideStream:
             threshold,
         )
 
-    def _curvatures(self, problem, rows):
-        """Return the curvature of each row at hand."""
+    def _scores(self, rows):
+        """Return the scores of all rows at hand."""
         z = np.empty(len(self.y))
         _stream.scores(rows, self.w, z)
+        return z
+
+    def _derivatives(self, problem, z):
+        """Return derivatives, curvatures and steps' curvatures of all rows at hand."""
         values = np.empty((3, len(z)))
         problem.evaluate(self.y, z, self.a, values)
-        return values[2]
+        if problem.is_log_loss:
+            return values[1], values[2], values[2]
+        # On a line there is none: no step is longer than the largest one allows.
+        return values[1], values[2], problem.loss.smoothness * self.a
+
+    def _absent(self, problem):
+        """Return slope and curvature of what stands for a class not come yet."""
+        if not problem.is_log_loss or self.seen.all():
+            return 0.0, 0.0
+        self.seen |= (self.y < 0).any(), (self.y > 0).any()
+        p = expit(self.w[-1])
+        count = EXPECTED * (~self.seen).sum()
+        return EXPECTED * (p * (~self.seen[0]) - (1 - p) * (~self.seen[1])), (
+            count * p * (1 - p)
+        )
 
     def _priority(self, h):
         return h
@@ -230,9 +304,19 @@ class SoftmaxStream(WideStream):
     def __init__(self, X, n_classes, fit_intercept=True, window=np.inf, seed=0):
         super().__init__(X, fit_intercept, window, seed, shape=(n_classes,))
 
+    def is_likelihood(self, problem):
+        """Return whether losses are logarithms of probabilities: they are."""
+        return True
+
+    def loss(self, problem, X, y, a):
+        """Return the sum of the losses of rows that have not been learned."""
+        z = X @ self.w[:-1] + self.w[-1]
+        return a @ (logsumexp(z, axis=1) - z[np.arange(len(y)), y])
+
     def _begin(self, problem):
         if self.fit_intercept:
-            counts = np.bincount(self.y, self.a, minlength=self.w.shape[1]) + 0.5
+            counts = np.bincount(self.y, self.a, minlength=self.w.shape[1])
+            counts = counts + EXPECTED
             constants = np.log(counts / counts.sum())
             self.w[-1] = constants - constants.mean()
 
@@ -256,12 +340,23 @@ class SoftmaxStream(WideStream):
             threshold,
         )
 
-    def _curvatures(self, problem, rows):
-        """Return p (1 - p) of each row at hand and class, by the dual numbers."""
-        p = -self.beta / np.maximum(self.a, 1e-300)[:, None]
-        p[np.arange(len(p)), self.y] += 1
-        p = np.clip(p, 0, 1)
-        return self.a[:, None] * p * (1 - p)
+    def _scores(self, rows):
+        return self.buffer.product(self.w)
+
+    def _derivatives(self, problem, z):
+        p = self.a[:, None] * softmax(z, axis=1)
+        g = p.copy()
+        g[np.arange(len(g)), self.y] -= self.a
+        # The curvature of all classes together is at most diag(p).
+        return g, p * (1 - p / np.maximum(self.a, 1e-300)[:, None]), p
+
+    def _absent(self, problem):
+        missing = EXPECTED * ~self.seen
+        if missing.any():
+            self.seen |= np.bincount(self.y, minlength=len(missing)) > 0
+            missing = EXPECTED * ~self.seen
+        p = softmax(self.w[-1])
+        return missing.sum() * p - missing, missing.sum() * p
 
     def _priority(self, h):
         return h.sum(axis=1)
@@ -270,9 +365,7 @@ class SoftmaxStream(WideStream):
         # Half of the trace, 1 - ||p||^2: between the mean and the largest of the
         # curvature's directions.
         shared = 0.5 * h.sum(axis=1)
-        _stream.leave_softmax(
-            rows, leaving, shared, self.w, self.diagonal, self.theta
-        )
+        _stream.leave_softmax(rows, leaving, shared, self.w, self.diagonal, self.theta)
 
     def _intercept_curvature(self, problem, leaving, h):
         return np.full(h.shape[1], 0.5 * h.sum())

@@ -108,6 +108,36 @@ class NarrowStream:
             self.pasts.append(self.pasts[0].copy())
             self.expansions.append(np.empty((2, 0)))
 
+    def merge(self, problem, other, enough=ENOUGH):
+        """Take in what another stream has learned: quadratics and memories add."""
+        for stream in (self, other):
+            if stream.n_pending:
+                stream._settle(problem)
+        del self.pasts[len(other.pasts) :], self.expansions[len(other.pasts) :]
+        for mine, theirs in zip(self.pasts, other.pasts, strict=False):
+            mine.add(theirs)
+        self.bank.behind = 0.5 * (self.bank.behind + other.bank.behind)
+        self.buffer.extend(other.buffer)
+        self.y, self.a = np.append(self.y, other.y), np.append(self.a, other.a)
+        self.sizes = np.append(self.sizes, other.sizes)
+        self.expansions[0] = np.hstack([self.expansions[0], other.expansions[0]])
+        self.n_memory = self.n_expanded = self.buffer.n_rows
+        self.seen = self.seen | other.seen
+        self._set_summaries(
+            np.vstack([self.summaries, other.summaries]),
+            np.append(self.summary_y, other.summary_y),
+            np.append(self.summary_a, other.summary_a),
+            np.append(self.offset, other.offset),
+            np.append(self.real, other.real),
+            np.hstack([self.summary_expansion, other.summary_expansion]),
+        )
+        self._settle(problem, enough)
+
+    @property
+    def memory(self):
+        """Targets and weights of the rows in the memory."""
+        return self.y, self.a
+
     def _step(self, problem, start, y, a):
         """Learn the last rows of the buffer one by one; return the losses before."""
         rows, losses = self.buffer.rows(start), []
@@ -143,17 +173,20 @@ class NarrowStream:
 
         Without it the intercept would go wherever the other class pushes it.
         """
-        if not problem.is_log_loss or not self.fit_intercept or self.seen.all():
+        if not problem.is_log_loss or not self.fit_intercept:
+            return
+        if self.seen.all() and self.real.all():
             return
         self.seen |= (self.y == -1.0).any(), (self.y == 1.0).any()
         past = self.pasts[0]
         for k, label in enumerate((-1.0, 1.0)):
             standing = np.flatnonzero((self.summary_y == label) & ~self.real)
             if self.seen[k] and len(standing):
-                h, r = self.summary_expansion[:, standing[0]]
+                h, r = self.summary_expansion[:, standing].sum(axis=1)
                 past.curvature[-1, -1] -= h
                 past.slope[-1] -= r
-                rest = np.arange(len(self.summary_y)) != standing[0]
+                rest = np.ones(len(self.summary_y), dtype=bool)
+                rest[standing] = False
                 self._set_summaries(
                     self.summaries[rest],
                     self.summary_y[rest],
@@ -304,7 +337,9 @@ class NarrowStream:
                 )
             )
         if found:
-            x, y, a, offset, h, r = (np.array(part) for part in zip(*found, strict=True))
+            x, y, a, offset, h, r = (
+                np.array(part) for part in zip(*found, strict=True)
+            )
             real = self.seen[(y > 0).astype(int)]
             self._set_summaries(x, y, a, offset, real, np.stack([h, r]))
             past.h, past.r = np.append(past.h[:n], h), np.append(past.r[:n], r)

@@ -8,28 +8,32 @@ has beyond its expansion, so the objective is
     v^T T v / 2 - s^T v + sum over rows at hand of (a_i f(y_i, t_i) - h_i t_i^2 / 2
     + r_i t_i) + penalties.
 
-A row that leaves has been expanded at the present v and takes nothing with it; forgetting
-multiplies everything by a factor; quadratics of two streams add.
+A row that leaves has been expanded at the present v and takes nothing with it;
+forgetting multiplies everything by a factor; quadratics of two streams add.
 """
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
-from sklearn_awsgd._kernels import _stream
 from sklearn_awsgd._kernels._batch import minimize_l1_model
 
 # Newton steps stop when they promise less than this much of the objective, which is a
 # sum over rows: what the rows leave uncertain is half a unit for each coefficient.
 ENOUGH = 0.01
-MOST_STEPS = 6
+MOST_STEPS = 8
 # Curvatures are taken anew when they are off by this share of their sum.
 STALE = 0.2
 # Weight of a prior for the intercept, and for all coefficients in rank-one steps, where
 # it is relative to the mean square of the column.
 INTERCEPT_PRIOR = 1e-6
-RANK_ONE_PRIOR = 0.1
-# Added to the diagonal of what is factorised, relative to it.
-JITTER = 1e-12
+ONE_ROW_PRIOR = 0.1
+# Steps are damped by that prior, too, while there are few rows.
+FEW_ROWS = 1000
+# Added to the diagonal of what is factorised: relative to it, and to what rows of size
+# one would add, for columns that no row with any curvature has touched.
+JITTER, FLOOR = 1e-12, 1e-16
+# No step changes a score by more than this, relative to scores and targets.
+REACH = 10.0
 
 
 class Past:
@@ -61,6 +65,15 @@ class Past:
         other.n, other.v = self.n, self.v.copy()
         return other
 
+    def add(self, other):
+        """Add the past of another stream, and begin at its and this one's minimum."""
+        share = other.n / max(self.n + other.n, 1e-300)
+        self.v = (1 - share) * self.v + share * other.v
+        self.curvature += other.curvature
+        self.slope += other.slope
+        self.n += other.n
+        self.inverse = None
+
     def forget(self, factor):
         """Let everything so far count less; the minimum stays."""
         self.curvature *= factor
@@ -71,7 +84,7 @@ class Past:
 
     def penalties(self, problem, fit_intercept):
         """Return the curvature of the l2 penalty and of the intercept's prior."""
-        diagonal = np.full(len(self.v), problem.alpha_l2 * self.n)
+        diagonal = np.full(len(self.v), problem.alpha_l2 * self.n + 1e-200)
         diagonal[-1] = INTERCEPT_PRIOR if fit_intercept else 1.0
         return diagonal
 
@@ -81,8 +94,7 @@ class Past:
         jitter = JITTER
         while jitter < 1e6:
             matrix = self.curvature.copy()
-            # Columns of zeros without a penalty stay where they are.
-            matrix.flat[:: len(extra) + 1] += extra + jitter * diagonal + 1e-300
+            matrix.flat[:: len(extra) + 1] += extra + jitter * diagonal
             factor, failure = dpotrf(matrix, lower=1, overwrite_a=1)
             if not failure:
                 return factor, matrix
@@ -95,7 +107,7 @@ class Past:
         Where little has been seen the loss is no quadratic, and single rows must not
         throw the coefficients about: hence a prior.
         """
-        extra = np.maximum(problem.alpha_l2 * self.n, RANK_ONE_PRIOR * squares + 1e-12)
+        extra = np.maximum(problem.alpha_l2 * self.n, ONE_ROW_PRIOR * squares + 1e-12)
         factor, _ = self.factorise(extra)
         inverse, _ = dpotri(factor, lower=1, overwrite_c=1)
         inverse = np.tril(inverse)
@@ -195,13 +207,22 @@ def settle(past, at_hand, problem, sizes, fit_intercept, new, enough=ENOUGH):
     fresh[new] = r[new]
     past.slope += at_hand.combine(fresh)
     factor, tv = None, past.curvature @ v
+    extra = penalties + FLOOR * past.n * (1 + sizes.max(initial=0))
+    largest = np.abs(at_hand.y).max(initial=0)
+    if past.n < FEW_ROWS:
+        extra += ONE_ROW_PRIOR * at_hand.buffer.squares()
+    if problem.is_quadratic:
+        enough = 1e-18 * (1 + total)
+    elif not problem.is_log_loss:
+        # A loss that is no logarithm is measured by its mean.
+        enough *= 2 * total / max(at_hand.a.sum(), 1e-300)
     for _ in range(MOST_STEPS):
         beyond = values[1] - (h * t - r)
         pull = at_hand.combine(beyond)
         smooth = tv - past.slope + penalties * v
         gradient = smooth + pull
         if factor is None:
-            factor, matrix = past.factorise(penalties)
+            factor, matrix = past.factorise(extra)
         if threshold > 0:
             step = np.empty_like(v)
             minimize_l1_model(matrix, gradient, v, threshold, step, 100)
@@ -210,9 +231,17 @@ def settle(past, at_hand, problem, sizes, fit_intercept, new, enough=ENOUGH):
         promise = gradient @ step + threshold * (
             np.abs(v[:-1] + step[:-1]).sum() - np.abs(v[:-1]).sum()
         )
-        if -promise <= 2 * enough:
+        if not -promise > 2 * enough:
             break
-        t_step, tv_step = at_hand.scores(step), past.curvature @ step
+        t_step = at_hand.scores(step)
+        reach = REACH * (
+            1 + np.abs(at_hand.y).max(initial=0) + np.abs(t).max(initial=0)
+        )
+        furthest = np.abs(t_step).max(initial=0)
+        if furthest > reach:
+            step, t_step = step * (reach / furthest), t_step * (reach / furthest)
+            promise *= reach / furthest
+        tv_step = past.curvature @ step
         linear = step @ smooth - t_step @ (h * t - r)
         square = 0.5 * (
             step @ tv_step + penalties @ (step * step) - h @ (t_step * t_step)

@@ -93,6 +93,10 @@ class DenseRows:
         """Return <x, v> of every row."""
         return self._buffer[start : self.n_rows] @ v
 
+    def product(self, W):
+        """Return the scores of several models."""
+        return self.X @ W
+
     def combine(self, c, start=0):
         """Return the sum of c_i x_i."""
         return c @ self._buffer[start : self.n_rows]
@@ -183,6 +187,10 @@ class SparseRows:
         z = np.empty(self.n_rows - start)
         _stream.scores(self.rows(start), v, z)
         return z
+
+    def product(self, W):
+        """Return the scores of several models."""
+        return self.matrix() @ W
 
     def combine(self, c, start=0):
         """Return the sum of c_i x_i."""

@@ -1,0 +1,154 @@
+"""Probabilities from scores that were taken before a row was learned.
+
+The optimum for a fixed strength of the penalty is too sure of itself on new rows, or
+not sure enough. The scores of rows before they are learned are those of new rows: a
+model with a slope, and an intercept, from score to class is learned from them, as a
+quadratic with a window. Whether it is used is for the same losses to decide.
+"""
+
+import numpy as np
+from scipy.special import expit, log_softmax, logsumexp
+
+# Rows that count, and the weight of a prior at slope 1 and intercept 0.
+WINDOW, PRIOR = 3000.0, 5.0
+# Rows of either class before it begins, and rows that it takes in at once.
+FIRST_ROWS, CHUNK = 10, 100
+STEPS = 4
+SLOPES = 0.1, 10.0
+# What it has to make good before it is used, in logarithms of probabilities.
+HANDICAP, FURTHEST = 3.0, 20.0
+
+
+class Calibration:
+    """From scores to scores whose probabilities are right, problem by problem.
+
+    Parameters
+    ----------
+    n_problems : int
+        Number of problems, each with two classes.
+    """
+
+    def __init__(self, n_problems):
+        start = np.array([1.0, 0.0])
+        self.point = np.tile(start, (n_problems, 1))
+        self.curvature = np.zeros((n_problems, 2, 2))
+        self.slope = np.zeros((n_problems, 2))
+        self.seen = np.zeros((n_problems, 2))
+        # How far it is behind scores as they are.
+        self.behind = np.full(n_problems, HANDICAP)
+        self.pending = []
+
+    @property
+    def parameters(self):
+        """Slope and intercept of each problem, ndarray of shape (n_problems, 2)."""
+        share = expit(-self.behind)[:, None]
+        return share * self.point + (1 - share) * np.array([1.0, 0.0])
+
+    def __call__(self, scores):
+        """Return the scores to take probabilities from."""
+        slope, intercept = self.parameters.T
+        return scores * slope + intercept
+
+    def observe(self, scores, targets, weights):
+        """Take in the scores of rows before they were learned.
+
+        Parameters
+        ----------
+        scores, targets : ndarrays of shape (n_rows, n_problems)
+            Scores, and targets -1 or +1.
+        weights : ndarray of shape (n_rows,)
+            What the rows weigh.
+        """
+        self.pending.append((scores, targets, weights))
+        if sum(len(part[0]) for part in self.pending) < CHUNK:
+            return
+        parts = (np.concatenate(part) for part in zip(*self.pending, strict=True))
+        self.pending = []
+        self._learn(*parts)
+
+    def _learn(self, scores, targets, weights):
+        prior, start = PRIOR * np.eye(2), np.array([1.0, 0.0])
+        ready = self.seen.min(axis=1) >= FIRST_ROWS
+        positive = targets > 0
+        self.seen += np.stack([weights @ ~positive, weights @ positive], axis=1)
+        if not ready.any():
+            return
+        keep = np.exp(-weights.sum() / WINDOW)
+        raw = weights @ np.logaddexp(0, -targets * scores)
+        own = weights @ np.logaddexp(
+            0, -targets * (scores * self.point[:, 0] + self.point[:, 1])
+        )
+        behind = keep * self.behind + np.where(ready, own - raw, 0)
+        self.behind = np.clip(behind, -FURTHEST, FURTHEST)
+        rows = np.stack([scores.T, np.ones_like(scores.T)], axis=2)
+        curvature = keep * self.curvature + prior
+        slope = keep * self.slope + prior @ start
+        point = self.point
+        for step in range(STEPS + 1):
+            z = scores * point[:, 0] + point[:, 1]
+            p = expit(z)
+            g = weights[:, None] * (p - positive)
+            h = weights[:, None] * p * (1 - p)
+            gram = np.einsum("ik,kia,kib->kab", h, rows, rows)
+            gradient = np.einsum("ik,kia->ka", g, rows)
+            if step == STEPS:
+                break
+            total = gradient + np.einsum("kab,kb->ka", curvature, point) - slope
+            move = np.linalg.solve(gram + curvature, total[..., None])[..., 0]
+            point = point - move
+            point[:, 0] = np.clip(point[:, 0], *SLOPES)
+        ready = ready[:, None]
+        self.point = np.where(ready, point, self.point)
+        self.curvature = np.where(ready[..., None], curvature - prior + gram, 0.0)
+        gain = np.einsum("kab,kb->ka", gram, point) - gradient
+        self.slope = np.where(ready, slope - prior @ start + gain, 0.0)
+
+
+class Temperature:
+    """As :class:`Calibration` for softmax regression: one factor of all scores."""
+
+    def __init__(self):
+        self.point, self.curvature, self.slope = 1.0, 0.0, 0.0
+        self.seen, self.behind, self.pending = 0.0, HANDICAP, []
+
+    def __call__(self, scores):
+        """Return the scores to take probabilities from."""
+        share = expit(-self.behind)
+        return scores * (share * self.point + 1 - share)
+
+    def observe(self, scores, codes, weights):
+        """Take in the scores of rows before they were learned."""
+        self.pending.append((scores, codes, weights))
+        if sum(len(part[0]) for part in self.pending) < CHUNK:
+            return
+        scores, codes, weights = (
+            np.concatenate(part) for part in zip(*self.pending, strict=True)
+        )
+        self.pending = []
+        self.seen += weights.sum()
+        if self.seen < FIRST_ROWS * scores.shape[1]:
+            return
+        keep = np.exp(-weights.sum() / WINDOW)
+        own = scores[np.arange(len(codes)), codes]
+
+        def loss(factor):
+            return weights @ (logsumexp(factor * scores, axis=1) - factor * own)
+
+        behind = keep * self.behind + loss(self.point) - loss(1.0)
+        self.behind = float(np.clip(behind, -FURTHEST, FURTHEST))
+        self.curvature *= keep
+        self.slope *= keep
+        point = self.point
+        for step in range(STEPS + 1):
+            p = np.exp(log_softmax(point * scores, axis=1))
+            mean = (p * scores).sum(axis=1)
+            g = weights @ (mean - own)
+            h = weights @ ((p * scores * scores).sum(axis=1) - mean * mean)
+            if step == STEPS:
+                break
+            total = g + (self.curvature + PRIOR) * point - self.slope - PRIOR
+            point -= total / (h + self.curvature + PRIOR)
+            point = float(np.clip(point, *SLOPES))
+        self.curvature += h
+        self.slope += h * point - g
+        self.point = point
