@@ -13,7 +13,7 @@ from sklearn_awsgd._kernels._losses cimport Loss
 from sklearn_awsgd._kernels._rows cimport Row, Rows, axpy, dot, get_row
 
 cdef enum:
-    MOST_TRIALS = 12
+    MOST_TRIALS = 40
 
 cdef double CLOSE = 1e-10
 

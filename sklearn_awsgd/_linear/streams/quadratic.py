@@ -234,9 +234,7 @@ def settle(past, at_hand, problem, sizes, fit_intercept, new, enough=ENOUGH):
         if not -promise > 2 * enough:
             break
         t_step = at_hand.scores(step)
-        reach = REACH * (
-            1 + np.abs(at_hand.y).max(initial=0) + np.abs(t).max(initial=0)
-        )
+        reach = REACH * (1 + largest + np.abs(t).max(initial=0))
         furthest = np.abs(t_step).max(initial=0)
         if furthest > reach:
             step, t_step = step * (reach / furthest), t_step * (reach / furthest)
