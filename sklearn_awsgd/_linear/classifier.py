@@ -233,6 +233,8 @@ default="auto"
         class_weight=None,
         warm_start=False,
         average=False,
+        memory_size=1000,
+        forgetting="auto",
     ):
         self.loss = loss
         self.penalty = penalty
@@ -260,6 +262,8 @@ default="auto"
         self.class_weight = class_weight
         self.warm_start = warm_start
         self.average = average
+        self.memory_size = memory_size
+        self.forgetting = forgetting
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -456,6 +460,8 @@ default="auto"
             In the order of `classes_`.
         """
         scores = self._linear_predictor(X)
+        if self._stream is not None and self.loss != "modified_huber":
+            scores = self._stream.calibration(scores)
         if self.loss == "modified_huber":
             positive = (np.clip(scores, -1, 1) + 1) / 2
         elif self._classes.is_softmax:

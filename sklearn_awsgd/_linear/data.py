@@ -84,6 +84,16 @@ class StreamWeights:
             data.total = after.both / after.sample
         return after
 
+    def plus(self, other):
+        """Return what the rows of two streams have weighed."""
+        n_rows = self.n_rows + other.n_rows
+        share = other.n_rows / n_rows
+        return StreamWeights(
+            n_rows,
+            self.sample + share * (other.sample - self.sample),
+            self.both + share * (other.both - self.both),
+        )
+
 
 def check_data(estimator, X, y, strata, *, reset, **options):
     """Return validated Data, of which the targets need more checks.

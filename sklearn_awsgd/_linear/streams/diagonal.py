@@ -68,13 +68,34 @@ class WideStream:
         self.past_curvature, self.past_slope = np.zeros(shape), np.zeros(shape)
         self.memory_curvature = np.zeros(shape)
         self.seen = np.zeros(shape or 2, dtype=bool)
-        self.scale = 1.0
+        self.scale, self.n_settled, self.h = 1.0, 0, np.empty((0, *shape))
         self.rng = np.random.Generator(np.random.PCG64(seed))
 
     @property
     def v(self):
         """The coefficients, the intercept last."""
         return self.w
+
+    @property
+    def memory(self):
+        """Targets, weights and curvatures of the rows in the memory."""
+        m = self.n_memory
+        h = self.h if self.h.ndim == 1 else 0.5 * self.h.sum(axis=1)
+        return self.y[:m], self.a[:m], h
+
+    def seed(self, problem, curvature, v, n):
+        """Begin where a fit has ended; `curvature` is a diagonal."""
+        self.diagonal, self.n = curvature.copy(), n
+        self.w = np.ascontiguousarray(v.T).copy()
+        strength = self.diagonal + problem.alpha_l2 * n
+        if self.w.ndim == 2:
+            strength = strength[:, None]
+        self.theta = strength * self.w + problem.alpha_l1 * n * np.sign(self.w)
+        self.diagonal[-1] = 0.0
+        self.scale = max(np.mean(curvature[:-1]) / n, 1e-12)
+        self.past_curvature = np.zeros(self.w.shape[1:]) + curvature[-1]
+        self.past_slope = self.past_curvature * self.w[-1]
+        self.seen[:] = True
 
     @property
     def n_pending(self):
@@ -106,7 +127,7 @@ class WideStream:
             n_since = self.n_pending
             self._let_leave(problem, self._settle_intercept(problem, rows), rows)
             if np.isfinite(self.window):
-                self._forget(np.exp(-n_since / self.window))
+                self.rescale(np.exp(-n_since / self.window))
             self.n_memory = self.buffer.n_rows
         self._set_intercept(self.w[-1])
 
@@ -200,17 +221,18 @@ class WideStream:
             order = self.buffer.keep(stay)
             self.y, self.a = self.y[order], self.a[order]
             self.beta, h = self.beta[order], h[order]
-        self.memory_curvature = h.sum(axis=0)
+        self.memory_curvature, self.h = h.sum(axis=0), h
+        self.n_settled += 1
 
-    def _forget(self, factor):
-        """Let everything so far count less; the coefficients stay."""
+    def rescale(self, factor):
+        """Multiply all weights with a factor; the coefficients stay."""
         self.diagonal *= factor
         self.theta *= factor
         self.n *= factor
         self.a, self.beta = factor * self.a, factor * self.beta
         self.past_curvature = factor * self.past_curvature
         self.past_slope = factor * self.past_slope
-        self.memory_curvature = factor * self.memory_curvature
+        self.memory_curvature, self.h = factor * self.memory_curvature, factor * self.h
 
     # What follows is overridden for softmax regression.
 

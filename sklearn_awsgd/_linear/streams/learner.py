@@ -4,7 +4,9 @@ import copy
 
 import numpy as np
 from scipy import sparse
+from scipy.special import logsumexp
 
+from sklearn_awsgd._kernels import _stream
 from sklearn_awsgd._linear.streams.bank import Bank
 from sklearn_awsgd._linear.streams.calibration import Calibration, Temperature
 from sklearn_awsgd._linear.streams.diagonal import SoftmaxStream, WideStream
@@ -16,6 +18,11 @@ NARROW_DENSE, NARROW_SPARSE = 200, 400
 # Rows that learners remember under forgetting="auto", and the same for each feature.
 WINDOWS = np.inf, 2500.0
 WINDOW_PER_FEATURE = 10.0
+
+
+def is_narrow(X):
+    """Return whether rows like those of X are worth a full quadratic."""
+    return X.shape[1] <= (NARROW_SPARSE if sparse.issparse(X) else NARROW_DENSE)
 
 
 def choose_windows(forgetting, n_features):
@@ -68,8 +75,22 @@ class WideBank:
 
     @property
     def memory(self):
-        """Targets and weights of the rows in the memory."""
-        return self.learners[0].y, self.learners[0].a
+        """Targets, weights and curvatures of the rows in the memory."""
+        return self.learners[0].memory
+
+    @property
+    def n_settled(self):
+        """How often the memory has changed."""
+        return self.learners[0].n_settled
+
+    def seed(self, problem, curvature, v, n):
+        """Begin where a fit has ended."""
+        self.learners[0].seed(problem, curvature, v, n)
+
+    def rescale(self, factor):
+        """Multiply all weights with a factor."""
+        for learner in self.learners:
+            learner.rescale(factor)
 
 
 class StreamLearner:
@@ -104,8 +125,7 @@ class StreamLearner:
         n_features = X.shape[1]
         windows = choose_windows(forgetting, n_features)
         self.is_softmax = n_classes > 0
-        limit = NARROW_SPARSE if sparse.issparse(X) else NARROW_DENSE
-        self.is_narrow = n_features <= limit and not self.is_softmax
+        self.is_narrow = is_narrow(X) and not self.is_softmax
         self.streams = []
         for k in range(n_problems):
             if self.is_narrow:
@@ -119,6 +139,39 @@ class StreamLearner:
             self.streams.append(stream)
         self.calibration = Temperature() if n_classes else Calibration(n_problems)
         self.n_rows = 0
+        # Sample weight that counts as one row.
+        self.unit = 1.0
+        # Number, mean and sum of squares about it of real targets.
+        self.targets = 0, 0.0, 0.0
+
+    def seed(self, problem, seeds):
+        """Begin where a fit has ended.
+
+        Parameters
+        ----------
+        problem : StreamProblem
+            Loss and penalties.
+        seeds : list of tuple of (curvature, v, n)
+            Of each problem: the curvature of all losses, or its diagonal for wide data;
+            the coefficients, the intercept last; and the rows.
+        """
+        for stream, (curvature, v, n) in zip(self.streams, seeds, strict=True):
+            stream.seed(problem, curvature, v, n)
+
+    def rescale(self, factor):
+        """Multiply all weights with a factor."""
+        if factor != 1.0:
+            for stream in self.streams:
+                stream.rescale(factor)
+
+    def spread(self, y):
+        """Return how far apart real targets are, those given and all before."""
+        count, mean, square = self.targets
+        n = count + len(y)
+        mean_after = mean + (y.sum() - len(y) * mean) / n
+        square = square + (y - mean) @ (y - mean_after)
+        self.targets = n, mean_after, square
+        return np.sqrt(square / n) or 1.0
 
     def coefficients(self):
         """Return coefficients and intercepts, ndarray of shape (n_models, p)."""
@@ -143,18 +196,65 @@ class StreamLearner:
             Weights.
         count : float
             Sum of the sample weights.
+
+        Returns
+        -------
+        losses : ndarray of shape (n_problems,)
+            Mean loss of the rows before they were learned.
         """
+        v = self.coefficients()
+        scores = X @ v[:, :-1].T + v[:, -1]
         if self.n_rows and (problem.is_log_loss or self.is_softmax):
-            v = self.coefficients()
-            scores = X @ v[:, :-1].T + v[:, -1]
             target = targets[0] if self.is_softmax else np.stack(targets, axis=1)
             self.calibration.observe(scores, target, a)
         for stream, target in zip(self.streams, targets, strict=True):
             stream.learn(problem, X, sizes, target, a, count)
         self.n_rows += len(a)
+        return self._losses(problem, scores, targets, a)
+
+    def _losses(self, problem, scores, targets, a):
+        if self.is_softmax:
+            own = scores[np.arange(len(a)), targets[0]]
+            return np.array([a @ (logsumexp(scores, axis=1) - own)]) / a.sum()
+        values = np.empty((3, len(a)))
+        losses = []
+        for target, z in zip(targets, scores.T, strict=True):
+            total = _stream.evaluate_rows(
+                problem.loss, target, np.ascontiguousarray(z), a, values
+            )
+            losses.append(total / a.sum())
+        return np.array(losses)
+
+    def memory(self, k):
+        """Return targets and relative curvatures of the rows in a memory."""
+        y, a, h = self.streams[k].memory
+        return y, h / np.maximum(a, 1e-300)
+
+    @property
+    def n_settled(self):
+        """How often memories have changed."""
+        return self.streams[0].n_settled
+
+    def merged_spread(self, other):
+        """Return how far apart the real targets of two learners are."""
+        (n, mean, square), (count, other_mean, other_square) = (
+            self.targets,
+            other.targets,
+        )
+        total = n + count
+        if total == 0:
+            return 1.0
+        gap = (mean - other_mean) ** 2 * n * count / total
+        self.targets = (
+            total,
+            (n * mean + count * other_mean) / total,
+            square + other_square + gap,
+        )
+        return np.sqrt(self.targets[2] / total) or 1.0
 
     def merge(self, problem, other):
         """Take in what another learner of the same kind has learned."""
+        other.rescale(other.unit / self.unit)
         for mine, theirs in zip(self.streams, other.streams, strict=True):
             mine.merge(problem, theirs)
         self.n_rows += other.n_rows

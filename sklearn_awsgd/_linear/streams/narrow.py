@@ -52,7 +52,7 @@ class NarrowStream:
         self.seen = np.zeros(2, dtype=bool)
         # Expansions of the rows of the buffer, where they count exactly.
         self.expansions = [np.empty((2, 0))]
-        self.count_since = 0.0
+        self.count_since, self.n_settled = 0.0, 0
 
     @property
     def v(self):
@@ -135,8 +135,31 @@ class NarrowStream:
 
     @property
     def memory(self):
-        """Targets and weights of the rows in the memory."""
-        return self.y, self.a
+        """Targets, weights and curvatures of the rows in the memory."""
+        m = self.n_memory
+        return self.y[:m], self.a[:m], self.expansions[0][0, :m]
+
+    def rescale(self, factor):
+        """Multiply all weights with a factor; the coefficients stay."""
+        for past in self.pasts:
+            past.rescale(factor)
+        self._rescale_rows(factor)
+        for expansion in self.expansions[1:]:
+            expansion *= factor
+
+    def _rescale_rows(self, factor):
+        self.a, self.summary_a = factor * self.a, factor * self.summary_a
+        self.expansions[0] *= factor
+        self.summary_expansion *= factor
+
+    def seed(self, problem, curvature, v, n):
+        """Begin where a fit has ended, at the minimum of a quadratic."""
+        past = self.pasts[0]
+        past.curvature, past.v, past.n = curvature.copy(), v.copy(), n
+        penalty = past.penalties(problem, self.fit_intercept) * v
+        penalty[:-1] += problem.alpha_l1 * n * np.sign(v[:-1])
+        past.slope = curvature @ v + penalty
+        self.seen[:] = True
 
     def _step(self, problem, start, y, a):
         """Learn the last rows of the buffer one by one; return the losses before."""
@@ -256,15 +279,14 @@ class NarrowStream:
             if k == 0:
                 first = at_hand, values, sizes
         self._let_leave(problem, *first)
-        for past, window in zip(self.pasts, self.bank.windows, strict=False):
-            if np.isfinite(window):
-                factor = np.exp(-self.count_since / window)
-                past.forget(factor)
-                if past is self.pasts[0]:
-                    self.a, self.summary_a = factor * self.a, factor * self.summary_a
-                    self.expansions[0] *= factor
-                    self.summary_expansion *= factor
+        for k, past in enumerate(self.pasts):
+            if np.isfinite(self.bank.windows[k]):
+                factor = np.exp(-self.count_since / self.bank.windows[k])
+                past.rescale(factor)
+                if k == 0:
+                    self._rescale_rows(factor)
         self.count_since = 0.0
+        self.n_settled += 1
         return losses
 
     def _let_leave(self, problem, at_hand, values, sizes):

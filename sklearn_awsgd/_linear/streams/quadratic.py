@@ -15,7 +15,7 @@ forgetting multiplies everything by a factor; quadratics of two streams add.
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
-from sklearn_awsgd._kernels._batch import minimize_l1_model
+from sklearn_awsgd._kernels._models import minimize_l1_model
 
 # Newton steps stop when they promise less than this much of the objective, which is a
 # sum over rows: what the rows leave uncertain is half a unit for each coefficient.
@@ -74,8 +74,8 @@ class Past:
         self.n += other.n
         self.inverse = None
 
-    def forget(self, factor):
-        """Let everything so far count less; the minimum stays."""
+    def rescale(self, factor):
+        """Multiply all weights with a factor; the minimum stays."""
         self.curvature *= factor
         self.slope *= factor
         self.n *= factor
