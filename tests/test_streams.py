@@ -352,19 +352,12 @@ def test_rank_one_steps_and_their_twin(layout, loss, rng):
     X = np.column_stack([X, np.ones(12)])
     a = rng.uniform(0.5, 2, 12)
     base = rng.standard_normal((20, 6))
-    curvature = base.T @ base / 20
-    v, inverse = rng.standard_normal(6), np.linalg.inv(curvature)
-    twin = v.copy(), curvature.copy(), np.zeros(6)
-    slope, expansion = np.zeros(6), np.empty((2, 12))
-    total, expected_total = 0.0, 0.0
-    added = np.zeros((6, 6))
-    total = _stream.rank_one_steps(
-        Rows(layout(X)), loss, y, a, v, inverse, added, slope, expansion
-    )
-    w, H, s = twin
+    H = base.T @ base / 20
+    v, inverse = rng.standard_normal(6), np.linalg.inv(H)
+    w = v.copy()
+    _stream.rank_one_steps(Rows(layout(X)), loss, y, a, v, inverse)
     for i, x in enumerate(X):
         z, q = x @ w, x @ np.linalg.solve(H, x)
-        expected_total += a[i] * loss(y[i : i + 1], np.array([z]))[0][0]
 
         def gap(u, i=i, z=z, q=q):
             return u - z + q * a[i] * loss(y[i : i + 1], np.array([u]))[1][0]
@@ -374,12 +367,8 @@ def test_rank_one_steps_and_their_twin(layout, loss, rng):
         w = w + np.linalg.solve(H, x) * (u - z) / q
         h = a[i] * loss.second_derivatives(y[i : i + 1], np.array([u]))[0]
         H = H + h * np.outer(x, x)
-        s = s + (h * u + (u - z) / q) * x
     np.testing.assert_allclose(v, w, rtol=1e-6, atol=1e-7)
-    np.testing.assert_allclose(total, expected_total, rtol=1e-7)
-    np.testing.assert_allclose(slope, s, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(inverse, np.linalg.inv(H), rtol=1e-5, atol=1e-7)
-    np.testing.assert_allclose(curvature + added, H, rtol=1e-5, atol=1e-7)
 
 
 @each_layout

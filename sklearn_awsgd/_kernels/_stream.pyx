@@ -7,10 +7,26 @@ A row here ends with what the intercept is multiplied with: the last of its p co
 
 import numpy as np
 
-from libc.math cimport copysign, exp, fabs, fmax
+from libc.math cimport INFINITY, copysign, exp, fabs, fmax
 
 from sklearn_awsgd._kernels._losses cimport Loss
-from sklearn_awsgd._kernels._rows cimport Row, Rows, axpy, dot, get_row
+# PREFETCH for WIDE.
+from sklearn_awsgd._kernels._rows cimport (  # no-cython-lint
+    PREFETCH, Row, Rows, axpy, dot, get_row
+)
+
+cdef extern from *:
+    """
+    WIDE static void add_scaled(
+        double a, const double* __restrict x, Py_ssize_t n, double* __restrict y
+    ) {
+        Py_ssize_t k;
+        for (k = 0; k < n; k++) y[k] += a * x[k];
+    }
+    """
+    void add_scaled(
+        double a, const double* x, Py_ssize_t n, double* y
+    ) noexcept nogil
 
 cdef enum:
     MOST_TRIALS = 40
@@ -51,9 +67,10 @@ cdef double implicit_score(
     """Return u with u = z - q (a f'(y, u) + beta), and set a f'(y, u).
 
     The right-hand side falls with u, so that there is one solution, between z and what
-    it is at z; Newton steps that leave this interval are replaced by its middle.
+    it is at z. Newton steps that leave this interval, or come after one that did not
+    halve the gap, are replaced by its middle.
     """
-    cdef double low, high, u = z, gap, slope, new
+    cdef double low, high, u = z, gap, slope, new, before = INFINITY
     cdef int _trial
     loss.evaluate(y, u, derivative)
     gap = q * (a * derivative[0] + beta)
@@ -65,8 +82,9 @@ cdef double implicit_score(
         else:
             low = max(low, u)
         new = u - gap / slope
-        if not low <= new <= high:
+        if not low < new < high or fabs(gap) > 0.5 * before:
             new = 0.5 * (low + high)
+        before = fabs(gap)
         gap, u = new - u, new
         loss.evaluate(y, u, derivative)
         if fabs(gap) <= CLOSE * (1.0 + fabs(u)):
@@ -78,70 +96,46 @@ cdef double implicit_score(
 
 def rank_one_steps(
     Rows rows, Loss loss, const double[::1] y, const double[::1] a, double[::1] v,
-    double[:, ::1] inverse, double[:, ::1] curvature, double[::1] slope,
-    double[:, ::1] expansion,
+    double[:, ::1] inverse,
 ):
     """Learn rows one after the other, each against a quadratic of all before it.
 
     The quadratic has its minimum at v and the inverse curvature S = `inverse`. A row
-    moves v to the minimum of its loss plus the quadratic, which is in the direction S x,
-    and is then itself expanded there: ``h z^2 / 2 - r z`` is added.
+    moves v to the minimum of its loss plus the quadratic, which is in the direction
+    S x, and then adds its own curvature there.
 
     Parameters
     ----------
     rows, loss, y, a : Rows, Loss and ndarrays of shape (n_rows,)
         The rows, their targets and weights.
     v, inverse : ndarrays of shape (p,) and (p, p)
-        Minimum and inverse curvature with the penalty; changed.
-    curvature, slope : ndarrays of shape (p, p) and (p,)
-        Sums of h x x^T and of r x; added to.
-    expansion : ndarray of shape (2, n_rows)
-        Set to h and r of each row.
-
-    Returns
-    -------
-    total : float
-        The sum of the losses before each row was learned.
+        Minimum and inverse curvature; changed.
     """
     cdef Py_ssize_t i, j, k, m, p = v.shape[0]
-    cdef double z, q, u, derivative = 0.0, h, r, factor, value, total = 0.0
+    cdef double z, q, u, derivative = 0.0, h, value
     cdef double[::1] direction = np.empty(p)
     cdef double* line
+    cdef double* s = &direction[0]
     cdef Row row
     with nogil:
         for i in range(rows.n_rows):
             get_row(rows, i, &row)
             z = dot(&row, &v[0])
-            total += a[i] * loss.evaluate(y[i], z, &derivative)
             # S is symmetric: its lines are its columns.
             for k in range(p):
-                direction[k] = 0.0
+                s[k] = 0.0
             for m in range(row.size):
                 j = m if row.indices == NULL else row.indices[m]
-                value = row.values[m]
-                line = &inverse[j, 0]
-                for k in range(p):
-                    direction[k] += value * line[k]
-            q = dot(&row, &direction[0])
+                add_scaled(row.values[m], &inverse[j, 0], p, s)
+            q = dot(&row, s)
             u = implicit_score(loss, y[i], a[i], z, q, 0.0, &derivative)
             h = loss.curvature(y[i], u, derivative / a[i]) * a[i]
-            r = h * u - derivative
-            expansion[0, i], expansion[1, i] = h, r
-            for k in range(p):
-                v[k] -= derivative * direction[k]
-            axpy(r, &row, &slope[0])
-            if h <= 0.0:
-                continue
-            factor = h / (1.0 + h * q)
-            for j in range(p):
-                value = factor * direction[j]
-                line = &inverse[j, 0]
-                for k in range(p):
-                    line[k] -= value * direction[k]
-            for m in range(row.size):
-                j = m if row.indices == NULL else row.indices[m]
-                axpy(h * row.values[m], &row, &curvature[j, 0])
-    return total
+            add_scaled(-derivative, s, p, &v[0])
+            if h > 0.0:
+                value = h / (1.0 + h * q)
+                for j in range(p):
+                    line = &inverse[j, 0]
+                    add_scaled(-value * s[j], s, p, line)
 
 
 def add_gram(Rows rows, const double[::1] weights, double[:, ::1] curvature):

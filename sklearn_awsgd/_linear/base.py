@@ -1,6 +1,7 @@
 """What the linear estimators share: parameters, fit, and what is fitted."""
 
 import copy
+import operator
 import warnings
 from abc import ABCMeta, abstractmethod
 from functools import partial
@@ -188,6 +189,11 @@ class BaseAWSGD(
         return self._losses[self.loss](self)
 
     def _check_params(self):
+        names = ("loss", "l1_ratio", *self._parameters)
+        values = [getattr(self, name) for name in names]
+        before = vars(self).get("_checked", ())
+        if len(before) == len(values) and all(map(operator.is_, values, before)):
+            return
         check_option("loss", self.loss, tuple(self._losses))
         check_parameters(self, self._parameters)
         if self.penalty == "elasticnet" and self.l1_ratio is None:
@@ -200,6 +206,7 @@ class BaseAWSGD(
                 "learning_rate='optimal' divides by alpha, got alpha=0; give a "
                 "positive alpha or choose another learning_rate."
             )
+        self._checked = values
 
     def _make_sampler(self, strata, *, streaming=False):
         """Return a copy of the setting that the parameter `sampler` stands for."""

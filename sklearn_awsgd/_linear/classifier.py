@@ -368,6 +368,8 @@ default="auto"
             )
 
     def _check_chunk(self, data, classes, first):
+        if not first and classes is None and self._are_known(data.y):
+            return
         was_multilabel = getattr(self, "_multilabel", None)
         data.y = y = self._check_targets(data.y)
         if not first and was_multilabel != self._multilabel:
@@ -380,6 +382,13 @@ default="auto"
         elif classes is None and first:
             raise ValueError("classes must be passed on the first call to partial_fit.")
         self._check_classes(classes, y, first)
+
+    def _are_known(self, y):
+        """Return whether y is a vector of known labels of the type of the classes."""
+        if self._multilabel or y.ndim != 1 or y.dtype != self.classes_.dtype:
+            return False
+        codes = np.searchsorted(self.classes_, y)
+        return (self.classes_[np.minimum(codes, len(self.classes_) - 1)] == y).all()
 
     def _check_classes(self, classes, y, first):
         """Check the classes of a stream, and keep them the first time."""

@@ -11,9 +11,9 @@ from scipy.special import expit, log_softmax, logsumexp
 
 # Rows that count, and the weight of a prior at slope 1 and intercept 0.
 WINDOW, PRIOR = 3000.0, 5.0
-# Rows of either class before it begins, and rows that it takes in at once.
-FIRST_ROWS, CHUNK = 10, 100
-STEPS = 4
+# Rows of either class before it begins, and the least and most that it takes in.
+FIRST_ROWS, CHUNK, MOST_ROWS = 10, 250, 500
+STEPS = 2
 SLOPES = 0.1, 10.0
 # What it has to make good before it is used, in logarithms of probabilities.
 HANDICAP, FURTHEST = 3.0, 20.0
@@ -31,7 +31,7 @@ class Calibration:
     def __init__(self, n_problems):
         start = np.array([1.0, 0.0])
         self.point = np.tile(start, (n_problems, 1))
-        self.curvature = np.zeros((n_problems, 2, 2))
+        self.curvature = np.zeros((n_problems, 3))
         self.slope = np.zeros((n_problems, 2))
         self.seen = np.zeros((n_problems, 2))
         # How far it is behind scores as they are.
@@ -62,46 +62,60 @@ class Calibration:
         self.pending.append((scores, targets, weights))
         if sum(len(part[0]) for part in self.pending) < CHUNK:
             return
-        parts = (np.concatenate(part) for part in zip(*self.pending, strict=True))
+        scores, targets, weights = (
+            np.concatenate(part) for part in zip(*self.pending, strict=True)
+        )
         self.pending = []
-        self._learn(*parts)
+        stride = -(-len(weights) // MOST_ROWS)
+        self._learn(
+            np.ascontiguousarray(scores[::stride].T),
+            np.ascontiguousarray(targets[::stride].T),
+            stride * weights[::stride],
+        )
 
     def _learn(self, scores, targets, weights):
-        prior, start = PRIOR * np.eye(2), np.array([1.0, 0.0])
+        """Learn from scores and targets of shape (n_problems, n_rows)."""
         ready = self.seen.min(axis=1) >= FIRST_ROWS
         positive = targets > 0
-        self.seen += np.stack([weights @ ~positive, weights @ positive], axis=1)
+        self.seen += np.stack([~positive @ weights, positive @ weights], axis=1)
         if not ready.any():
             return
         keep = np.exp(-weights.sum() / WINDOW)
-        raw = weights @ np.logaddexp(0, -targets * scores)
-        own = weights @ np.logaddexp(
-            0, -targets * (scores * self.point[:, 0] + self.point[:, 1])
-        )
+        slope, intercept = self.point.T[:, :, None]
+        raw = np.logaddexp(0, -targets * scores) @ weights
+        own = np.logaddexp(0, -targets * (scores * slope + intercept)) @ weights
         behind = keep * self.behind + np.where(ready, own - raw, 0)
         self.behind = np.clip(behind, -FURTHEST, FURTHEST)
-        rows = np.stack([scores.T, np.ones_like(scores.T)], axis=2)
-        curvature = keep * self.curvature + prior
-        slope = keep * self.slope + prior @ start
-        point = self.point
+        # The three numbers of a symmetric matrix for each problem, and two of a vector.
+        a, b, c = (keep * self.curvature).T + np.array([[PRIOR], [0.0], [PRIOR]])
+        d, e = (keep * self.slope).T + np.array([[PRIOR], [0.0]])
+        slope, intercept = self.point.T
+        powers = np.stack([np.ones_like(scores), scores, scores * scores], axis=2)
         for step in range(STEPS + 1):
-            z = scores * point[:, 0] + point[:, 1]
-            p = expit(z)
-            g = weights[:, None] * (p - positive)
-            h = weights[:, None] * p * (1 - p)
-            gram = np.einsum("ik,kia,kib->kab", h, rows, rows)
-            gradient = np.einsum("ik,kia->ka", g, rows)
+            p = expit(scores * slope[:, None] + intercept[:, None])
+            g = weights * (p - positive)
+            h = weights * p * (1 - p)
+            g0, g1 = np.matmul(g[:, None], powers[..., :2])[:, 0].T
+            h0, h1, h2 = np.matmul(h[:, None], powers)[:, 0].T
             if step == STEPS:
                 break
-            total = gradient + np.einsum("kab,kb->ka", curvature, point) - slope
-            move = np.linalg.solve(gram + curvature, total[..., None])[..., 0]
-            point = point - move
-            point[:, 0] = np.clip(point[:, 0], *SLOPES)
-        ready = ready[:, None]
-        self.point = np.where(ready, point, self.point)
-        self.curvature = np.where(ready[..., None], curvature - prior + gram, 0.0)
-        gain = np.einsum("kab,kb->ka", gram, point) - gradient
-        self.slope = np.where(ready, slope - prior @ start + gain, 0.0)
+            r1 = g1 + a * slope + b * intercept - d
+            r0 = g0 + b * slope + c * intercept - e
+            determinant = (a + h2) * (c + h0) - (b + h1) ** 2
+            slope = slope - ((c + h0) * r1 - (b + h1) * r0) / determinant
+            intercept = intercept - ((a + h2) * r0 - (b + h1) * r1) / determinant
+            slope = np.clip(slope, *SLOPES)
+        self.point[ready] = np.stack([slope, intercept], axis=1)[ready]
+        self.curvature[ready] = np.stack(
+            [a - PRIOR + h2, b + h1, c - PRIOR + h0], axis=1
+        )[ready]
+        self.slope[ready] = np.stack(
+            [
+                d - PRIOR + h2 * slope + h1 * intercept - g1,
+                e + h1 * slope + h0 * intercept - g0,
+            ],
+            axis=1,
+        )[ready]
 
 
 class Temperature:

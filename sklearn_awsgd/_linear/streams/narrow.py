@@ -8,9 +8,12 @@ from sklearn_awsgd._linear.streams.bank import Bank
 from sklearn_awsgd._linear.streams.quadratic import ENOUGH, AtHand, Past, expand, settle
 from sklearn_awsgd._linear.streams.rows import make_rows
 
-# Chunks of at most this many rows are learned by rank-one steps, and again with the
-# memory when this many rows have come, or a share of all before.
-SMALL_CHUNK = 48
+# Chunks of at most this many rows, or with this much work, are learned by rank-one
+# steps, and again with the memory when this many rows have come, or a share of all
+# before.
+SMALL_CHUNK, SMALL_WORK = 32, 2.5e5
+# The squared error needs no memory: up to so many coefficients every chunk is exact.
+CHEAP_TO_SOLVE = 64
 MOST_PENDING, FEWEST_PENDING, PENDING_SHARE = 500, 16, 0.25
 # Rows that stand for a class which has not come yet.
 EXPECTED = 0.5
@@ -43,15 +46,15 @@ class NarrowStream:
         self.buffer = make_rows(X, fit_intercept)
         self.y, self.a, self.sizes = np.empty(0), np.empty(0), np.empty(0)
         # The first rows of the buffer are the memory, the others are pending.
-        self.n_memory, self.n_expanded = 0, 0
+        self.n_memory = 0
         self.pasts = [Past(p)]
         self.bank = Bank(windows)
         # Rows that stand for all of one class that have left.
         self._clear_summaries()
         # Whether rows of either class have come.
         self.seen = np.zeros(2, dtype=bool)
-        # Expansions of the rows of the buffer, where they count exactly.
-        self.expansions = [np.empty((2, 0))]
+        # Expansions of the rows in the memory.
+        self.expansion = np.empty((2, 0))
         self.count_since, self.n_settled = 0.0, 0
 
     @property
@@ -84,44 +87,44 @@ class NarrowStream:
             What the rows count for the penalties: the sum of their sample weights.
         """
         start, started = self.buffer.n_rows, self.pasts[0].n > 0
-        n_new = len(y)
+        n_new, p = len(y), self.buffer.n_columns
         self.buffer.append(X)
         self.y, self.a = np.append(self.y, y), np.append(self.a, a)
         self.sizes = np.append(self.sizes, sizes + self.fit_intercept)
         self.count_since += count
-        single = started and n_new <= SMALL_CHUNK
-        losses = []
-        if single:
-            losses = self._step(problem, start, y, a)
-            self.n_expanded = self.buffer.n_rows
         for past in self.pasts:
             past.n += count
         quota = min(max(FEWEST_PENDING, PENDING_SHARE * self.pasts[0].n), MOST_PENDING)
-        if not single or self.n_pending >= quota:
-            before = self._settle(problem)
-            losses = losses or before
+        small = n_new <= SMALL_CHUNK or n_new * p * p <= SMALL_WORK
+        if problem.is_quadratic and p <= CHEAP_TO_SOLVE:
+            small = False
+        if started and small and self.n_pending < quota:
+            self._step(problem, start, y, a)
+            return
+        losses, weight = self._settle(problem), self.count_since
+        self.count_since = 0.0
         if len(self.pasts) > 1:
-            winner = self.bank.observe(losses, a.sum(), problem.is_log_loss)
+            winner = self.bank.observe(losses, weight, problem.is_log_loss)
             if winner:
                 self._restart(winner)
-        if self.n_pending == 0 and self.bank.is_due(len(self.pasts), self.pasts[0].n):
+        if self.bank.is_due(len(self.pasts), self.pasts[0].n):
             self.pasts.append(self.pasts[0].copy())
-            self.expansions.append(np.empty((2, 0)))
 
     def merge(self, problem, other, enough=ENOUGH):
         """Take in what another stream has learned: quadratics and memories add."""
         for stream in (self, other):
             if stream.n_pending:
                 stream._settle(problem)
-        del self.pasts[len(other.pasts) :], self.expansions[len(other.pasts) :]
+                stream.count_since = 0.0
+        del self.pasts[len(other.pasts) :]
         for mine, theirs in zip(self.pasts, other.pasts, strict=False):
             mine.add(theirs)
         self.bank.behind = 0.5 * (self.bank.behind + other.bank.behind)
         self.buffer.extend(other.buffer)
         self.y, self.a = np.append(self.y, other.y), np.append(self.a, other.a)
         self.sizes = np.append(self.sizes, other.sizes)
-        self.expansions[0] = np.hstack([self.expansions[0], other.expansions[0]])
-        self.n_memory = self.n_expanded = self.buffer.n_rows
+        self.expansion = np.hstack([self.expansion, other.expansion])
+        self.n_memory = self.buffer.n_rows
         self.seen = self.seen | other.seen
         self._set_summaries(
             np.vstack([self.summaries, other.summaries]),
@@ -137,19 +140,17 @@ class NarrowStream:
     def memory(self):
         """Targets, weights and curvatures of the rows in the memory."""
         m = self.n_memory
-        return self.y[:m], self.a[:m], self.expansions[0][0, :m]
+        return self.y[:m], self.a[:m], self.expansion[0]
 
     def rescale(self, factor):
         """Multiply all weights with a factor; the coefficients stay."""
         for past in self.pasts:
             past.rescale(factor)
         self._rescale_rows(factor)
-        for expansion in self.expansions[1:]:
-            expansion *= factor
 
     def _rescale_rows(self, factor):
         self.a, self.summary_a = factor * self.a, factor * self.summary_a
-        self.expansions[0] *= factor
+        self.expansion *= factor
         self.summary_expansion *= factor
 
     def seed(self, problem, curvature, v, n):
@@ -162,34 +163,22 @@ class NarrowStream:
         self.seen[:] = True
 
     def _step(self, problem, start, y, a):
-        """Learn the last rows of the buffer one by one; return the losses before."""
-        rows, losses = self.buffer.rows(start), []
-        for k, past in enumerate(self.pasts):
-            if past.inverse is None:
-                past.invert(problem, self.buffer.squares())
-            expansion = np.empty((2, len(y)))
-            zeros = None
-            if problem.alpha_l1 > 0:
-                zeros = past.v == 0
-            losses.append(
-                _stream.rank_one_steps(
-                    rows,
-                    problem.loss,
-                    y,
-                    a,
-                    past.v,
-                    past.inverse,
-                    past.curvature,
-                    past.slope,
-                    expansion,
-                )
-            )
-            if zeros is not None:
-                # What the l1 penalty has put at zero stays there until the next
-                # exact steps.
-                past.v[:-1][zeros[:-1]] = 0.0
-            self.expansions[k] = np.hstack([self.expansions[k], expansion])
-        return losses
+        """Learn the last rows of the buffer one by one, by the first learner."""
+        past = self.pasts[0]
+        if past.inverse is None:
+            past.invert(problem, self.buffer.squares())
+            # Without the copy the losses before would be those of a model that has
+            # seen the rows.
+            past.settled, past.v = past.v, past.v.copy()
+        zeros = None
+        if problem.alpha_l1 > 0:
+            # What the l1 penalty has put at zero stays there until the next exact
+            # steps.
+            zeros = np.flatnonzero(past.v[:-1] == 0)
+        rows = self.buffer.rows(start)
+        _stream.rank_one_steps(rows, problem.loss, y, a, past.v, past.inverse)
+        if zeros is not None:
+            past.v[zeros] = 0.0
 
     def _expect(self, problem):
         """Let half a row stand for a class that has not come yet.
@@ -249,15 +238,16 @@ class NarrowStream:
     def _settle(self, problem, enough=ENOUGH):
         """Learn all rows at hand exactly, and let rows leave."""
         self._expect(problem)
-        n, losses = self.buffer.n_rows, []
+        n, losses, shared = self.buffer.n_rows, [], None
         for k, past in enumerate(self.pasts):
             start = 0 if k == 0 else self.n_memory
             past.inverse = None
-            n_rows, n_old = n - start, self.n_expanded - start
+            n_rows, n_old = n - start, self.n_memory - start
             n_summaries = len(self.summaries) if k == 0 else 0
             past.h, past.r = expansion = np.zeros((2, n_rows + n_summaries))
-            expansion[:, :n_old] = self.expansions[k]
-            expansion[:, n_rows:] = self.summary_expansion[:, :n_summaries]
+            if k == 0:
+                expansion[:, :n_old] = self.expansion
+                expansion[:, n_rows:] = self.summary_expansion
             y, a, sizes = self.y[start:], self.a[start:], self.sizes[start:]
             summaries = offset = None
             if n_summaries:
@@ -266,15 +256,12 @@ class NarrowStream:
                 squares = np.einsum("ij,ij->i", summaries, summaries)
                 sizes = np.append(sizes, squares)
             at_hand = AtHand(self.buffer, start, y, a, summaries, offset)
-            values, before = settle(
-                past,
-                at_hand,
-                problem,
-                sizes,
-                self.fit_intercept,
-                slice(n_old, n_rows),
-                enough,
+            values, before, shared = settle(
+                past, at_hand, problem, sizes, n_old, shared, enough
             )
+            if k == 0 and past.settled is not None and len(self.pasts) > 1:
+                before = self._loss_of(problem, past.settled)
+            past.settled = None
             losses.append(before)
             if k == 0:
                 first = at_hand, values, sizes
@@ -285,9 +272,15 @@ class NarrowStream:
                 past.rescale(factor)
                 if k == 0:
                     self._rescale_rows(factor)
-        self.count_since = 0.0
         self.n_settled += 1
         return losses
+
+    def _loss_of(self, problem, v):
+        """Return the loss of all pending rows."""
+        m = self.n_memory
+        values = np.empty((3, self.n_pending))
+        t = self.buffer.scores(v, m)
+        return problem.evaluate(self.y[m:], t, self.a[m:], values)
 
     def _let_leave(self, problem, at_hand, values, sizes):
         """Let the rows with the least curvature leave the memory."""
@@ -311,9 +304,8 @@ class NarrowStream:
             self.y, self.a, self.sizes = self.y[order], self.a[order], self.sizes[order]
         n_old = at_hand.n_rows
         self.summary_expansion = np.stack([past.h[n_old:], past.r[n_old:]])
-        self.expansions = [np.empty((2, 0)) for _ in self.pasts]
-        self.expansions[0] = np.stack([past.h[order], past.r[order]])
-        self.n_memory = self.n_expanded = self.buffer.n_rows
+        self.expansion = np.stack([past.h[order], past.r[order]])
+        self.n_memory = self.buffer.n_rows
         for other in self.pasts:
             other.h = other.r = None
 
@@ -328,54 +320,42 @@ class NarrowStream:
         objective convex.
         """
         past, n = self.pasts[0], at_hand.n_rows
-        t = at_hand.scores(past.v)
         if len(self.summaries):
+            t = np.append(np.zeros(n), self.summaries @ past.v)
             expand(past, at_hand, values, t, np.arange(n, len(t)))
-        found = []
-        for label in (-1.0, 1.0):
-            own = leaving[self.y[leaving] == label]
-            slopes, weights = np.abs(values[1, own]).sum(), np.zeros(len(t))
-            # No more than the quadratic has of them.
-            weights[own] = np.minimum(values[2, own], past.h[own])
-            old = n + np.flatnonzero(self.summary_y == label)
-            weights[old] = values[2, old]
-            slopes += np.abs(values[1, old]).sum()
-            curvature = weights.sum()
-            if curvature <= 1e-200:
-                continue
-            x = at_hand.combine(weights) / curvature
-            # With p the probability of the other class, the derivatives of a rows are
-            # a p and a p (1 - p).
-            p = np.clip(1 - curvature / slopes, 1e-12, 1 - 1e-12)
-            score = x @ past.v
-            found.append(
-                (
-                    x,
-                    label,
-                    slopes / p,
-                    -label * logit(p) - score,
-                    slopes * (1 - p),
-                    slopes * (1 - p) * score + label * slopes,
-                )
-            )
-        if found:
-            x, y, a, offset, h, r = (
-                np.array(part) for part in zip(*found, strict=True)
-            )
-            real = self.seen[(y > 0).astype(int)]
-            self._set_summaries(x, y, a, offset, real, np.stack([h, r]))
-            past.h, past.r = np.append(past.h[:n], h), np.append(past.r[:n], r)
+        labels = np.append(self.y, self.summary_y)
+        rows = np.append(leaving, np.arange(n, len(labels)))
+        h = np.minimum(values[2, rows], past.h[rows])
+        g = np.abs(values[1, rows])
+        positive = labels[rows] > 0
+        weights = np.zeros((2, len(labels)))
+        weights[positive.astype(int), rows] = h
+        curvature = np.array([h @ ~positive, h @ positive])
+        slope = np.array([g @ ~positive, g @ positive])
+        some = np.flatnonzero(curvature > 1e-200)
+        if not len(some):
+            return
+        x = at_hand.combine_all(weights[some]) / curvature[some, None]
+        # With p the probability of the other class, the derivatives of a rows are a p
+        # and a p (1 - p).
+        y, slope = np.array([-1.0, 1.0])[some], slope[some]
+        p = np.clip(1 - curvature[some] / slope, 1e-12, 1 - 1e-12)
+        score = x @ past.v
+        h = slope * (1 - p)
+        r = h * score + y * slope
+        self._set_summaries(
+            x, y, slope / p, -y * logit(p) - score, self.seen[some], np.stack([h, r])
+        )
+        past.h, past.r = np.append(past.h[:n], h), np.append(past.r[:n], r)
 
     def _restart(self, winner):
         """Let learners that lost to a quicker one go on from its past.
 
-        The memory is of another time, too; pending rows stay.
+        The memory is of another time, too.
         """
         for k in range(winner):
             self.pasts[k] = self.pasts[winner].copy()
-            self.expansions[k] = self.expansions[winner].copy()
-        order = self.buffer.keep(np.arange(self.n_memory, self.buffer.n_rows))
-        self.y, self.a, self.sizes = self.y[order], self.a[order], self.sizes[order]
-        self.n_expanded -= self.n_memory
-        self.n_memory = 0
+        self.buffer.keep(np.arange(0))
+        self.y, self.a, self.sizes = np.empty(0), np.empty(0), np.empty(0)
+        self.expansion, self.n_memory = np.empty((2, 0)), 0
         self._clear_summaries()

@@ -49,13 +49,15 @@ class Past:
         The coefficients, the intercept last.
     inverse : ndarray of shape (p, p) or None
         Inverse curvature for rank-one steps.
+    settled : ndarray of shape (p,) or None
+        The coefficients before rank-one steps, if any were taken.
     h, r : ndarrays of shape (n_at_hand,) or None
         Expansions of the rows at hand, while it is settled.
     """
 
     def __init__(self, p):
         self.curvature, self.slope = np.zeros((p, p)), np.zeros(p)
-        self.n, self.v, self.inverse = 0.0, np.zeros(p), None
+        self.n, self.v, self.inverse, self.settled = 0.0, np.zeros(p), None, None
         self.h = self.r = None
 
     def copy(self):
@@ -148,6 +150,17 @@ class AtHand:
             total += c[self.n_rows :] @ self.summaries
         return total
 
+    def combine_all(self, weights):
+        """Return several sums at once, one for each line of weights."""
+        total = self.buffer.combine_all(weights[:, : self.n_rows])
+        if self.summaries is not None:
+            total += weights[:, self.n_rows :] @ self.summaries
+        return total
+
+    def add_new_gram(self, weights, total, start):
+        """Add the sum of weights_i x_i x_i^T over the rows from one on."""
+        self.buffer.add_gram(weights, total, slice(self.start + start, None))
+
     def add_gram(self, weights, total, which):
         """Add the sum of weights_i x_i x_i^T over rows of the buffer, by number."""
         rows = which < self.n_rows
@@ -165,7 +178,7 @@ class AtHand:
         return problem.evaluate(self.y, t, self.a, result)
 
 
-def settle(past, at_hand, problem, sizes, fit_intercept, new, enough=ENOUGH):
+def settle(past, at_hand, problem, sizes, n_old, shared=None, enough=ENOUGH):
     """Move a past to the minimum of its objective, and expand its rows there.
 
     Parameters
@@ -178,10 +191,11 @@ def settle(past, at_hand, problem, sizes, fit_intercept, new, enough=ENOUGH):
         Loss and penalties.
     sizes : ndarray of shape (n_at_hand,)
         Squared norms of the rows.
-    fit_intercept : bool
-        Whether the intercept is free.
-    new : slice
-        Those that have not been expanded yet.
+    n_old : int
+        Rows of the buffer that have been expanded; those behind them are new.
+    shared : tuple of ndarrays, default=None
+        Curvatures of the new rows, and the sum of h x x^T over them, as another past
+        has found them.
     enough : float, default=ENOUGH
         Promised decrease of the objective to stop at.
 
@@ -191,21 +205,24 @@ def settle(past, at_hand, problem, sizes, fit_intercept, new, enough=ENOUGH):
         Losses and two derivatives at the end, times the weights.
     before : float
         Sum of the losses of the new rows before they were learned.
+    shared : tuple of ndarrays
+        As above.
     """
     n_at_hand, threshold = len(sizes), problem.alpha_l1 * past.n
-    penalties = past.penalties(problem, fit_intercept)
+    penalties = past.penalties(problem, at_hand.buffer.fit_intercept)
     v, t = past.v, at_hand.scores(past.v)
     values, trial = np.empty((3, n_at_hand)), np.empty((3, n_at_hand))
     total = at_hand.evaluate(problem, t, values)
+    h, r, new = past.h, past.r, slice(n_old, at_hand.n_rows)
     before = values[0, new].sum()
-    h, r = past.h, past.r
-    numbers = np.arange(n_at_hand)[new]
-    h[new] = values[2, new]
+    if shared is None:
+        gram = np.zeros_like(past.curvature)
+        at_hand.add_new_gram(values[2, new], gram, n_old)
+        shared = values[2, new].copy(), gram
+    h[new] = shared[0]
     r[new] = h[new] * t[new] - values[1, new]
-    at_hand.add_gram(h[new], past.curvature, numbers)
-    fresh = np.zeros(n_at_hand)
-    fresh[new] = r[new]
-    past.slope += at_hand.combine(fresh)
+    past.curvature += shared[1]
+    past.slope += at_hand.buffer.combine(r[new], at_hand.start + n_old)
     factor, tv = None, past.curvature @ v
     extra = penalties + FLOOR * past.n * (1 + sizes.max(initial=0))
     largest = np.abs(at_hand.y).max(initial=0)
@@ -274,7 +291,7 @@ def settle(past, at_hand, problem, sizes, fit_intercept, new, enough=ENOUGH):
     # slope there.
     past.slope -= pull
     past.r = r - beyond
-    return values, before
+    return values, before, shared
 
 
 def expand(past, at_hand, values, t, which):

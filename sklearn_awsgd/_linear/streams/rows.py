@@ -101,10 +101,14 @@ class DenseRows:
         """Return the sum of c_i x_i."""
         return c @ self._buffer[start : self.n_rows]
 
+    def combine_all(self, weights):
+        """Return several sums of rows, one for each line of weights."""
+        return weights @ self.X
+
     def add_gram(self, weights, total, which=slice(None)):
         """Add the sum of weights_i x_i x_i^T to `total`."""
         X = self.X[which]
-        if len(weights) and weights.min() >= 0:
+        if len(weights) and (weights >= 0).all():
             # The product of an array and its own transpose takes half the time.
             scaled = X * np.sqrt(weights)[:, None]
             total += scaled.T @ scaled
@@ -197,6 +201,10 @@ class SparseRows:
         total = np.zeros(self.n_columns)
         _stream.combine(self.rows(start), c, total)
         return total
+
+    def combine_all(self, weights):
+        """Return several sums of rows, one for each line of weights."""
+        return np.array([self.combine(line) for line in weights])
 
     def add_gram(self, weights, total, which=slice(None)):
         """Add the sum of weights_i x_i x_i^T to `total`."""
