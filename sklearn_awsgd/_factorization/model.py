@@ -13,7 +13,7 @@ from sklearn.base import (
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from sklearn_awsgd._documentation import DocumentationLinkMixin
+from sklearn_awsgd._base import EstimatorMixin
 from sklearn_awsgd._factorization.entries import EntryData, check_entries
 from sklearn_awsgd._factorization.row_solver import (
     LARGEST_Z,
@@ -31,7 +31,7 @@ SCORE_SEED = 0
 
 
 class FactorizationModel(
-    DocumentationLinkMixin,
+    EstimatorMixin,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
     BaseEstimator,

@@ -104,8 +104,8 @@ def descend_within(cost, task, outcome, budget, log, dual_point):
         task.set_parameters(report.end.v)
     span = Span(task)
     n_draws += n_passes * task.n_samples
-    report = descend_over_kinks(span.task, n_draws, budget.after(n_passes), log)
-    # One more pass, over the rows as they are: the basis is exact up to rounding only.
+    # One pass is left for the rows as they are: the basis is exact up to rounding only.
+    report = descend_over_kinks(span.task, n_draws, budget.after(n_passes + 1), log)
     inside, n_passes = report.end, n_passes + report.n_passes + 1
     end = task.make_objective(report.width)(span.parameters(inside.v))
     lost = abs(end.value - inside.value)

@@ -129,9 +129,10 @@ class NewtonDirection(Direction):
     def shorten(self, here, new, proposal, length):
         """Go to the minimum of the cubic through the values and slopes of both ends."""
         slope, new_slope = proposal.slope, new.gradient @ proposal.step
-        mean = slope + new_slope - 3 * (new.value - here.value) / length
-        root = np.sqrt(max(mean**2 - slope * new_slope, 0.0))
-        bottom = new_slope - slope + 2 * root
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = slope + new_slope - 3 * (new.value - here.value) / length
+            root = np.sqrt(max(mean**2 - slope * new_slope, 0.0))
+            bottom = new_slope - slope + 2 * root
         if not (np.isfinite(bottom) and bottom > 0):
             return 0.5
         return np.clip(1 - (new_slope + root - mean) / bottom, *CUT)
