@@ -159,7 +159,7 @@ cdef class PolicyProblem(Problem):
             earned = episode.rewards[t] + self.discount * earned
             self.scale[LARGEST] = fmax(self.scale[LARGEST], fabs(earned))
             follows = reward + self.discount * follows
-            b = self.value(s) if self.knows_mean else follows
+            b = self.value(s)
             episode.pulls[t] = fabs(reward + self.discount * next_value - b) * (
                 1.0 - episode.policy[s * n + a]
             )

@@ -96,6 +96,7 @@ class TabularMDP:
             )
         n_states, n_actions = transitions.shape[:2]
         pairs, probabilities, states = outcomes
+        _check_states(states, n_states)
         rewards = _rewards_of(rewards, pairs, states, n_states, n_actions)
         if goal is not None:
             goal = _mask("goal", goal, n_states)[states]
@@ -143,6 +144,7 @@ class TabularMDP:
         pairs, probabilities, states, rewards, ended = map(
             np.asarray, zip(*rows, strict=True)
         )
+        _check_states(states, n_states)
         mdp = cls.__new__(cls)
         columns = (pairs, probabilities.astype(float), states, rewards.astype(float))
         mdp._assign((n_states, n_actions), (*columns, ended), start, None, max_steps)
@@ -155,12 +157,6 @@ class TabularMDP:
         if max_steps is not None:
             check_number("max_steps", max_steps, low=1, integer=True)
         self.max_steps = max_steps
-        if ((states < 0) | (states >= n_states)).any():
-            wrong = states[(states < 0) | (states >= n_states)][0]
-            raise ValueError(
-                f"transitions: next state {wrong} is out of range, there are states "
-                f"0 to {n_states - 1}."
-            )
         if not np.isfinite(rewards).all():
             pair = pairs[~np.isfinite(rewards)][0]
             raise ValueError(
@@ -265,6 +261,15 @@ def _mask(name, values, n_states):
     return values.astype(bool)
 
 
+def _check_states(states, n_states):
+    outside = (states < 0) | (states >= n_states)
+    if outside.any():
+        raise ValueError(
+            f"transitions: next state {states[outside][0]} is out of range, there are "
+            f"states 0 to {n_states - 1}."
+        )
+
+
 def _from_next_states(transitions):
     if transitions.dtype.kind not in "iu":
         raise ValueError(
@@ -292,8 +297,7 @@ def _rewards_of(rewards, pairs, states, n_states, n_actions):
     """Return the reward of each outcome."""
     rewards = np.asarray(rewards, dtype=np.float64)
     if rewards.shape == (n_states,):
-        inside = (states >= 0) & (states < n_states)
-        return np.where(inside, rewards[np.where(inside, states, 0)], 0.0)
+        return rewards[states]
     if rewards.shape == (n_states, n_actions):
         return rewards.ravel()[pairs]
     if rewards.shape == (n_states, n_actions, n_states):

@@ -20,7 +20,7 @@ class GridWorldEnv(gymnasium.Env):
         Parameters of :class:`~sklearn_awsgd.datasets.GridWorld`.
     """
 
-    metadata = {"render_modes": ["ansi"]}
+    metadata = {"render_modes": ["ansi"], "render_fps": 4}
 
     def __init__(self, render_mode=None, grid=None, **params):
         self.grid = GridWorld(**params) if grid is None else grid

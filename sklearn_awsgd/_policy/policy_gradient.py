@@ -372,10 +372,12 @@ class AWSGDPolicyGradient(DocumentationLinkMixin, BaseEstimator):
         n_before = len(self._log.records)
         try:
             run_episodes(problem, opened, space, n_episodes, self._log)
+            if not task.is_finite(self._state):
+                raise Diverged(self._log.last.episodes)
         except Diverged as error:
             raise ValueError(
-                f"Floating-point overflow: the steps diverged in episode "
-                f"{error.n_draws + 1}. Lower eta0={self.eta0!r}, use "
+                f"Floating-point overflow: the steps diverged after "
+                f"{error.n_draws} episodes. Lower eta0={self.eta0!r}, use "
                 "learning_rate='range', or raise the sampler's mixing, which bounds "
                 "the weights of episodes by 1 / mixing."
             ) from error

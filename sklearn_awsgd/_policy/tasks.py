@@ -139,6 +139,10 @@ class StateTask:
         )
         return problem, space
 
+    def is_finite(self, state):
+        """Return whether the policy can be trusted."""
+        return np.isfinite(state["policy"]).all()
+
     def reader(self):
         """Return what reads the finished policy, without the environment."""
         return StateReader(self.shape[0])
@@ -257,6 +261,10 @@ class FeatureTask(PlayedTask):
         self._reader = FeatureReader(features)
         observation = env.observation_space.sample()
         self.shape = int(env.action_space.n), len(self.encode(observation))
+
+    def is_finite(self, state):
+        """Return whether the policy can be trusted."""
+        return np.isfinite(state["coef"]).all()
 
     def reader(self):
         """Return what reads the finished policy, without the environment."""

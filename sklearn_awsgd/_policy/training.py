@@ -8,9 +8,11 @@ import numpy as np
 from sklearn_awsgd._kernels._loop import POINT, SUMS, Sampler, run
 from sklearn_awsgd._solver.runs import Diverged
 
-# Pieces in a call, at least, so that the history has a shape.
+# Pieces in a call: enough for the history to have a shape, and no more than that it
+# stays small.
 LEAST_PIECES = 50
-# Steps of a piece, at most: what Ctrl-C may have to wait for.
+MOST_PIECES = 500
+# Steps of a piece, where that leaves few enough: what Ctrl-C may have to wait for.
 LONGEST_PIECE = 2_000_000
 
 
@@ -91,6 +93,7 @@ def run_episodes(problem, opened, space, n_episodes, log):
     """
     longest = max(1, LONGEST_PIECE // space.max_steps)
     piece = max(1, min(longest, n_episodes // LEAST_PIECES))
+    piece = max(piece, -(-n_episodes // MOST_PIECES))
     batch = np.zeros(1, dtype=POINT)
     loop = run if isinstance(opened, Sampler) else run_batch_door
     begin = perf_counter() - log.last.seconds
