@@ -28,7 +28,7 @@ class GridWorld:
     size : int, default=15
         Number of rows and of columns.
     n_traps : int, default=None
-        Number of traps. None is one for each 25 rows, rounded up: the paper's size / 25.
+        Number of traps. None is the paper's, size / 25, rounded up.
     goal_reward, trap_reward, step_reward : float, default=1000, -1000, -1
         Rewards. That of the step is also paid for the last one.
     max_steps : int, default=None

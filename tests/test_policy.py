@@ -145,7 +145,7 @@ def test_diverging_steps_are_an_error_that_names_the_remedy():
     params = PAPER | {"sampler": TrajectorySampler(update="sgd", normalize=False)}
     model = AWSGDPolicyGradient(n_episodes=300, random_state=0, **params)
     model.set_params(eta0=1e307)
-    with pytest.raises(ValueError, match="diverged after .* episodes. Lower eta0"):
+    with pytest.raises(ValueError, match=r"diverged after .* episodes\. Lower eta0"):
         model.fit(grid())
     assert not hasattr(model, "policy_")
 
@@ -314,7 +314,7 @@ def test_tables_are_checked(arguments, params, match):
 
 def test_environment_that_never_ends():
     endless = TabularMDP(np.array([[1, 0], [0, 1]]), [0.0, 1.0], [False, False])
-    with pytest.raises(ValueError, match="never ends.*Give max_steps"):
+    with pytest.raises(ValueError, match=r"never ends.*Give max_steps"):
         AWSGDPolicyGradient().fit(endless)
     model = AWSGDPolicyGradient(max_steps=20, n_episodes=50, random_state=0)
     with pytest.warns(ConvergenceWarning, match="All 50 episodes were cut at 20"):
@@ -494,7 +494,7 @@ def test_played_environment_that_never_ends(monkeypatch):
 
     monkeypatch.setattr("sklearn_awsgd._policy.episodes.ENDLESS", 500)
     env = Endless(grid().to_gymnasium())
-    with pytest.raises(ValueError, match="not ended after 500 steps. Give max_steps"):
+    with pytest.raises(ValueError, match=r"not ended after 500 steps\. Give max_steps"):
         AWSGDPolicyGradient(n_episodes=5).fit(env)
     with pytest.warns(ConvergenceWarning, match="were cut at 9 steps"):
         AWSGDPolicyGradient(n_episodes=5, max_steps=9, random_state=0).fit(env)

@@ -94,7 +94,7 @@ cdef class Simulator:
             Expected sum of rewards, probability of ending at a goal, and expected
             number of steps.
         """
-        cdef Py_ssize_t s, a, k, t, pair
+        cdef Py_ssize_t s, a, k, _t, pair
         cdef double[::1] now = np.zeros(self.n_states), then = np.zeros(self.n_states)
         cdef double[::1] other
         cdef double before = 0.0, mass, alive = 1.0, success = 0.0, steps = 0.0
@@ -103,7 +103,7 @@ cdef class Simulator:
             now[self.start_states[k]] += self.start_cumulative[k] - before
             before = self.start_cumulative[k]
         with nogil:
-            for t in range(max_steps):
+            for _t in range(max_steps):
                 if alive < tail:
                     break
                 steps += alive

@@ -44,8 +44,8 @@ cdef class PolicyProblem(Problem):
     - "episode": ``c_t = 1/q``, Algorithm 2 as it stands; unbiased.
     - "per_decision": each reward ``r_k`` of G_t is weighted with ``rho_{k+1}`` and
       ``b(s_t)`` with ``rho_{t+1}``, the ratios of all that came before; unbiased.
-    - "suffix": ``c_t = min(1 / mixing, rho_T / rho_t)``, the ratio of what follows given
-      what came before. It is not unbiased: states count as often as Q visits them.
+    - "suffix": ``c_t = min(1 / mixing, rho_T / rho_t)``, the ratio of what follows
+      given what came before. Not unbiased: states count as often as Q visits them.
 
     Baseline values b are those from before the episode, so they do not bias the step.
     Where an episode is cut, the value of its last state stands for what would follow.
@@ -173,7 +173,8 @@ cdef class PolicyProblem(Problem):
                 weighted = weight * plain
             elif self.weights == SUFFIX:
                 # rho_T / rho_t, the second being 1 / density.
-                weighted = plain * fmin(1.0 / episode.mixing, weight * density(episode, t))
+                ratio = fmin(1.0 / episode.mixing, weight * density(episode, t))
+                weighted = plain * ratio
             else:
                 ratio = 1.0 / density(episode, t + 1)
                 later = ratio * reward + self.discount * later

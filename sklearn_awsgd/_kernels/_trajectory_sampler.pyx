@@ -82,7 +82,9 @@ cdef class TrajectorySampler(RandomSampler):
         episode.states[0] = s
         episode.ending = CUT
         while t < episode.max_steps:
-            row = &self.behavior[s, 0] if x.origin == 1 else episode.policy + s * episode.n_actions
+            row = episode.policy + s * episode.n_actions
+            if x.origin == 1:
+                row = &self.behavior[s, 0]
             u = uniform(self.bits)
             a = 0
             while a < last and u >= row[a]:
@@ -140,6 +142,7 @@ cdef class TrajectorySampler(RandomSampler):
         cdef Episode* episode = &self.space.episode
         cdef Py_ssize_t t, s, a, k, then
         cdef double target, later
+        cdef const double* row
         for t in range(episode.length - 1, -1, -1):
             s, a = episode.states[t], episode.actions[t]
             target = episode.pulls[t]
@@ -147,8 +150,9 @@ cdef class TrajectorySampler(RandomSampler):
             if t < episode.length - 1 or episode.ending == CUT:
                 then = episode.states[t + 1]
                 later = 0.0
+                row = episode.policy + then * episode.n_actions
                 for k in range(episode.n_actions):
-                    later += episode.policy[then * episode.n_actions + k] * self.pair(then, k)
+                    later += row[k] * self.pair(then, k)
                 target += self.carry * later
             self.visits[s, a] += 1.0
             self.moments[s, a] += fmax(self.forgetting, 1.0 / self.visits[s, a]) * (

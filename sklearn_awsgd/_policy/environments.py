@@ -175,13 +175,16 @@ class TabularMDP:
         table["cumulative"][self._first[1:] - 1] = 1.0
         table["state"] = states[order]
         table["reward"] = rewards[order]
-        if goal is None:
-            goal = np.zeros(len(pairs), dtype=bool)
-            if ended.any():
-                goal = ended & (rewards == rewards[ended].max())
-        ending = np.where(goal, ENDINGS["success"], ENDINGS["ended"])
-        table["ending"] = np.where(ended, ending, ENDINGS["cut"])[order]
+        table["ending"] = np.where(ended, ENDINGS["ended"], ENDINGS["cut"])[order]
         self._start_states, self._start_cumulative = _check_start(start, n_states)
+        if goal is None:
+            ends = self._possible() & (table["ending"] == ENDINGS["ended"])
+            goal = ends & (
+                table["reward"] == table["reward"][ends].max(initial=-np.inf)
+            )
+        else:
+            goal = goal[order] & (table["ending"] == ENDINGS["ended"])
+        table["ending"][goal] = ENDINGS["success"]
 
     def simulator(self):
         """Return the compiled simulator."""
@@ -212,20 +215,22 @@ class TabularMDP:
             )
         return max(LEAST_LIMIT, STEPS_PER_STATE * self.n_states)
 
-    def _can_end(self):
-        """Return whether an end can be reached from the start."""
-        sources = np.repeat(np.arange(len(self._first) - 1), np.diff(self._first))
-        sources //= self.n_actions
-        ends = self._outcomes["ending"] != ENDINGS["cut"]
+    def _possible(self):
+        """Return which outcomes can ever happen."""
+        pairs = np.repeat(np.arange(len(self._first) - 1), np.diff(self._first))
+        sources = pairs // self.n_actions
+        goes_on = self._outcomes["ending"] == ENDINGS["cut"]
         reached = np.zeros(self.n_states, dtype=bool)
         reached[self._start_states] = True
         n_reached = 0
         while reached.sum() > n_reached:
             n_reached = reached.sum()
-            if ends[reached[sources]].any():
-                return True
-            reached[self._outcomes["state"][reached[sources]]] = True
-        return False
+            reached[self._outcomes["state"][reached[sources] & goes_on]] = True
+        return reached[sources]
+
+    def _can_end(self):
+        """Return whether an end can be reached from the start."""
+        return (self._outcomes["ending"][self._possible()] != ENDINGS["cut"]).any()
 
     def evaluate(self, policy, max_steps=None):
         """Return the exact worth of a policy, by recursion over time.
@@ -281,7 +286,7 @@ def _from_next_states(transitions):
 
 
 def _from_probabilities(transitions):
-    n_states, n_actions, n_next = transitions.shape
+    n_states, _, n_next = transitions.shape
     if n_next != n_states:
         raise ValueError(
             f"transitions has shape {transitions.shape}: its first and its last size, "

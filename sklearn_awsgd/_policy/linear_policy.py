@@ -39,7 +39,9 @@ class FeatureSpace:
         """Return dQ/dP of the first t steps, for every t."""
         if self.mixing >= 1:
             return np.ones(len(self.log_ratios))
-        return self.mixing + (1 - self.mixing) * np.exp(np.minimum(self.log_ratios, 600))
+        return self.mixing + (1 - self.mixing) * np.exp(
+            np.minimum(self.log_ratios, 600)
+        )
 
     def take_totals(self):
         """Return the sums over episodes since the last call, and begin anew."""

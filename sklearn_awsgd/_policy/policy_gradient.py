@@ -279,9 +279,7 @@ class AWSGDPolicyGradient(DocumentationLinkMixin, BaseEstimator):
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         generator = np.random.PCG64([1, seed])
         on_policy = TrajectorySampler(mixing=1.0)
-        returns, successes = task.returns(
-            self._state, on_policy, n_episodes, generator
-        )
+        returns, successes = task.returns(self._state, on_policy, n_episodes, generator)
         if scoring == "return":
             return float(returns.mean())
         if not task.knows_success:

@@ -12,7 +12,7 @@ from scipy.special import softmax
 from sklearn_awsgd._kernels._episodes import EpisodeSpace
 from sklearn_awsgd._kernels._policy import PolicyProblem
 from sklearn_awsgd._policy.environments import as_table
-from sklearn_awsgd._policy.episodes import ENDLESS, Player, PlayedSampler
+from sklearn_awsgd._policy.episodes import ENDLESS, PlayedSampler, Player
 from sklearn_awsgd._policy.linear_policy import (
     FeatureSpace,
     LinearPolicyProblem,
