@@ -47,6 +47,7 @@ bench: .venv/package
 	$(BIN)/python benchmarks/bench_sampling.py
 	$(BIN)/python benchmarks/bench_factorization.py
 	$(BIN)/python benchmarks/bench_importance.py
+	$(BIN)/python benchmarks/bench_policy.py
 
 clean:
 	rm -rf .venv .venv-oldest build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
