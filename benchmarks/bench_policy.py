@@ -2,8 +2,8 @@
 
 Parts, choose with ``--only``: ``grid``, the paper's table; ``ablation``, what does the
 work; ``toys``, Gymnasium's tables against Q-learning and value iteration; ``speed``.
-``--quick`` runs a small version of each and saves nothing; ``--sizes 15,50`` runs the
-grids of these sizes and keeps what the last results say of others.
+``--quick`` runs a small version of each and saves nothing; ``--sizes 15,50 --horizons
+0,1`` runs these grids and keeps what the last results say of others.
 
 Success of the target policy is computed exactly, by recursion over time, not sampled.
 "Ours" is ``AWSGDPolicyGradient()`` at its defaults; "tuned" is the best of a grid of
@@ -116,9 +116,9 @@ def told(params):
     return ", ".join(f"{name}={value}" for name, value in params.items())
 
 
-def others(rows, sizes):
-    """What is known of sizes that do not run."""
-    return [row for row in rows if row["l"] not in sizes]
+def others(rows, cells):
+    """What is known of grids that do not run."""
+    return [row for row in rows if (row["l"], row["horizon"]) not in cells]
 
 
 def evaluation_seeds(n_seeds):
@@ -127,12 +127,13 @@ def evaluation_seeds(n_seeds):
 
 def bench_grid(options, results):
     """Success of the target policy: the paper's table at three horizons."""
-    rows = results["grid"] = others(results.get("grid", []), options.sizes)
-    for size, horizons in HORIZONS.items():
-        if size not in options.sizes:
-            continue
+    cells = [
+        (size, HORIZONS[size][k]) for size in options.sizes for k in options.horizons
+    ]
+    rows = results["grid"] = others(results.get("grid", []), cells)
+    for size in options.sizes:
         uniform = np.full((size**2, 4), 0.25)
-        for horizon in horizons:
+        for horizon in (HORIZONS[size][k] for k in options.horizons):
             worlds = [
                 GridWorld(size, max_steps=horizon, random_state=seed).to_mdp()
                 for seed in range(3 if size == 80 else 10)
@@ -165,10 +166,9 @@ def bench_grid(options, results):
 
 def bench_ablation(options, results):
     """What does the work, at the rare horizons."""
-    rows = results["ablation"] = others(results.get("ablation", []), options.sizes)
-    for size, (horizon, *_) in HORIZONS.items():
-        if size not in options.sizes:
-            continue
+    cells = [(size, HORIZONS[size][0]) for size in options.sizes]
+    rows = results["ablation"] = others(results.get("ablation", []), cells)
+    for size, horizon in cells:
         n_seeds = options.seeds if size < 80 else options.slow_seeds
         for name, settings in ABLATION.items():
             if size == 80 and len(settings) > 1:
@@ -372,11 +372,13 @@ def main():
     parser.add_argument("--quick", action="store_true", help="small, saves nothing")
     parser.add_argument("--seeds", type=int, default=30)
     parser.add_argument("--sizes", default="15,50,80")
+    parser.add_argument("--horizons", default="0,1,2", help="which of each size's")
     parser.add_argument(
         "--slow-seeds", type=int, default=10, help="seeds of toys and of l = 80's parts"
     )
     options = parser.parse_args()
     options.sizes = [int(size) for size in options.sizes.split(",")]
+    options.horizons = [int(k) for k in options.horizons.split(",")]
     options.tuning_seeds = {15: 5, 50: 3, 80: 2}
     options.save = lambda results: save("policy", results)
     if options.quick:

@@ -57,12 +57,12 @@ class GridWorld:
     >>> print(grid)
     S . . . .
     . . . . .
-    . . . X .
+    . . X . .
     . . . . .
     . . . . G
     >>> uniform = np.full((grid.n_states, grid.n_actions), 1 / 4)
     >>> round(grid.to_mdp().evaluate(uniform).success, 3)
-    0.371
+    0.153
     """
 
     n_actions = len(MOVES)

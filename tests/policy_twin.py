@@ -20,14 +20,21 @@ POLICY = {
 }
 
 
-def small_mdp(seed=0, max_steps=4):
-    """Three states that go on and two that end, two actions, random outcomes."""
+def small_mdp(seed=0, max_steps=4, sparse=False):
+    """Three states that go on and two that end, two actions, random outcomes.
+
+    A sparse one pays nothing but at a single, rare end.
+    """
     rng = np.random.default_rng(seed)
     transitions = rng.dirichlet(np.full(5, 0.7), size=(5, 2))
     # Some outcomes are certain, some are impossible.
     transitions[0, 0] = [0, 1, 0, 0, 0]
     transitions[1, 1] = [0.5, 0, 0.5, 0, 0]
     rewards = rng.normal(size=(5, 2, 5))
+    if sparse:
+        transitions[:, :, 4] *= 0.2
+        transitions /= transitions.sum(axis=2, keepdims=True)
+        rewards[...] = 7.0 * (np.arange(5) == 4)
     terminal = np.array([False, False, False, True, True])
     start = [0.7, 0.0, 0.3, 0.0, 0.0]
     return TabularMDP(
@@ -157,23 +164,31 @@ class PolicyTwin:
         weight = 1 / density[-1]
         earned = np.array(rewards)
         gains = earned.copy()
+        discounts = gamma ** np.arange(n + 1)
+
+        def returns(values, last):
+            tail = np.append(values, last)
+            return np.array([tail[t:] @ discounts[: n + 1 - t] for t in range(n)])
+
+        unit = self.largest or 1.0
+        largest = np.abs(returns(earned, 0.0)).max()
+        if self.largest == 0 and largest > 0:
+            # The first reward: all returns were zero, whatever the bonus has taught.
+            unit, self.mean_sum = 0.0, 0.0
+            self.value_sums[:] = self.squares[:] = 0
+        self.largest = max(self.largest, largest)
         for t in range(n):
             if settings["bonus"]:
                 self.counts[states[t], actions[t]] += 1
                 new = 1 / np.sqrt(self.counts[states[t], actions[t]])
-                gains[t] += settings["bonus"] * self.largest * new
+                gains[t] += settings["bonus"] * unit * new
         b = np.array([self.value(s) for s in states])
         b[-1] *= cut
         bootstrap = b[-1] if baseline else 0.0
-
-        def returns(values, last):
-            discounts = gamma ** np.arange(n + 1)
-            tail = np.append(values, last)
-            return np.array([tail[t:] @ discounts[: n + 1 - t] for t in range(n)])
-
         G = returns(gains, bootstrap)
         delta = gains + gamma * b[1:] - b[:-1]
         pulls = np.abs(delta) * (1 - self.P[states[:-1], actions])
+        pulls *= self.largest > 0
         used = b[:-1] if baseline else np.zeros(n)
         plain = G - used
         if settings["weights"] == "episode":
@@ -192,7 +207,6 @@ class PolicyTwin:
             direction = np.eye(self.w.shape[1])[a] - self.P[s]
             d[s] += weighted[t] * direction
             g[s] += plain[t] * direction
-        self.largest = max(self.largest, np.abs(returns(earned, 0.0)).max())
         self.step(d)
         self.norm2_target += weight * (g**2).sum()
         for s in set(states[:-1]):
@@ -221,7 +235,7 @@ class PolicyTwin:
                 self.squares[s] = 0.99 * before + 0.01 * norm2
                 rate /= np.sqrt(self.squares[s])
             elif settings["rate"] == "range":
-                rate /= self.largest
+                rate /= self.largest or 1.0
                 rate /= max(1, rate * np.sqrt(norm2))
             self.w[s] += rate * d[s]
         self.P = softmax(self.w, axis=1)

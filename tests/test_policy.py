@@ -1,7 +1,6 @@
 """AWSGDPolicyGradient: what users see of it."""
 
 import pickle
-import resource
 
 import numpy as np
 import pytest
@@ -134,6 +133,27 @@ def test_scale_of_rewards_does_not_matter(scale, params, seed):
     np.testing.assert_allclose(policy(scale), policy(1.0), rtol=1e-4, atol=1e-8)
 
 
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+@pytest.mark.parametrize("learning_rate", ["range", "adagrad"])
+def test_scale_does_not_matter_where_most_rewards_are_zero(scale, learning_rate, seed):
+    # Until the first reward comes, the bonus has no unit to be relative to.
+    def fit(scale):
+        state = np.arange(40)
+        moves = np.stack([np.maximum(state - 1, 0), np.minimum(state + 1, 39)], axis=1)
+        mdp = TabularMDP(moves, scale * (state == 39), state == 39, max_steps=80)
+        model = AWSGDPolicyGradient(
+            n_episodes=1500, learning_rate=learning_rate, random_state=seed
+        ).fit(mdp)
+        return model, mdp.evaluate(model.policy_).success
+
+    model, success = fit(1.0)
+    # A random walk gets there in one of a hundred thousand episodes.
+    assert success > 0.9
+    assert model.history_["success"][0] == 0
+    scaled, _ = fit(scale)
+    np.testing.assert_allclose(scaled.policy_, model.policy_, rtol=1e-4, atol=1e-8)
+
+
 def test_papers_algorithm_is_one_setting():
     model = AWSGDPolicyGradient(n_episodes=300, random_state=0, **PAPER).fit(grid())
     assert not np.allclose(model.sampler_.tau_, 0)
@@ -204,6 +224,7 @@ def test_clone_pickle_and_representation():
 
 
 def test_memory_does_not_grow_with_the_number_of_episodes():
+    resource = pytest.importorskip("resource")
     world = corridor()
     model = AWSGDPolicyGradient(n_episodes=20_000, random_state=0).fit(world)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -40,13 +40,16 @@ def new_setting(name):
         {"rate": "range", "eta0": 0.3, "bonus": 0.1},
         {"rate": "adagrad", "eta0": 0.3, "discount": 1.0},
         {"rate": "rmsprop", "eta0": 0.1, "baseline": False},
+        {"rate": "range", "eta0": 0.3, "bonus": 0.1, "sparse": True},
+        {"rate": "adagrad", "eta0": 0.3, "bonus": 0.1, "sparse": True},
     ],
-    ids=lambda settings: settings["rate"],
+    ids=lambda settings: settings["rate"] + ", sparse" * settings.get("sparse", False),
 )
 def test_kernels_agree_with_their_twin(weights, sampler, settings, seed):
-    mdp, arrays = small_mdp(seed, max_steps=7)
     settings = {"weights": weights, **settings}
-    n_episodes, setting = 60, new_setting(sampler)
+    sparse = settings.pop("sparse", False)
+    mdp, arrays = small_mdp(seed, 7, sparse)
+    n_episodes, setting = 150 if sparse else 60, new_setting(sampler)
     state, _, space, _, sums = trained(mdp, setting, n_episodes, seed, **settings)
     rng = np.random.Generator(np.random.PCG64(seed))
     twin = PolicyTwin(rng, mdp, arrays, 7, new_setting(sampler), **settings)

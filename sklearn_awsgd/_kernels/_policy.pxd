@@ -39,6 +39,7 @@ cdef class PolicyProblem(Problem):
     cdef double mean
     cdef bint knows_mean
     cdef double value(self, Py_ssize_t s) noexcept nogil
-    cdef void count_visits(self) noexcept nogil
+    cdef double unit_of_bonus(self) noexcept nogil
+    cdef void count_visits(self, double bonus) noexcept nogil
     cdef void add_up(self, double weight) noexcept nogil
     cdef double move(self, Py_ssize_t s, double weight) noexcept nogil

@@ -113,7 +113,7 @@ cdef class PolicyProblem(Problem):
             total += episode.rewards[k]
         x.loss = -total
         x.norm2 = 0.0
-        self.count_visits()
+        self.count_visits(self.bonus * self.unit_of_bonus())
         self.add_up(weight)
         for k in range(episode.n_visited):
             x.norm2 += self.move(episode.visited[k], weight)
@@ -123,26 +123,49 @@ cdef class PolicyProblem(Problem):
         elif episode.ending == SUCCESS:
             episode.totals[WEIGHTED_SUCCESS] += weight
 
-    cdef void count_visits(self) noexcept nogil:
+    cdef double unit_of_bonus(self) noexcept nogil:
+        """Take in the largest return; return what the bonus is relative to.
+
+        That is the largest return from before the episode. As long as all rewards were
+        zero, the bonus is the only reward and its unit is free. When the first reward
+        comes, which has units of its own, what the bonus has taught of values and
+        squares is forgotten: all returns were zero until then.
+        """
+        cdef Episode* episode = &self.space.episode
+        cdef double before = self.scale[LARGEST], largest = before, earned = 0.0
+        cdef Py_ssize_t t, s
+        for t in range(episode.length - 1, -1, -1):
+            earned = episode.rewards[t] + self.discount * earned
+            largest = fmax(largest, fabs(earned))
+        self.scale[LARGEST] = largest
+        if before > 0.0:
+            return before
+        if largest == 0.0:
+            return 1.0
+        for s in range(self.squares.shape[0]):
+            self.values[s, 0] = self.squares[s] = 0.0
+        self.mean = self.scale[MEAN_SUM] = 0.0
+        return 0.0
+
+    cdef void count_visits(self, double bonus) noexcept nogil:
         """Fill `rewards`: those of the episode, with the bonus for what is new.
 
         In the order of time, so that a reward depends on nothing that comes later.
         """
         cdef Episode* episode = &self.space.episode
         cdef Py_ssize_t t, s, a
-        cdef double unit = self.bonus * self.scale[LARGEST]
         for t in range(episode.length):
             self.rewards[t] = episode.rewards[t]
             if self.bonus > 0.0:
                 s, a = episode.states[t], episode.actions[t]
                 self.visits[s, a] += 1.0
-                self.rewards[t] += unit / sqrt(self.visits[s, a])
+                self.rewards[t] += bonus / sqrt(self.visits[s, a])
 
     cdef void add_up(self, double weight) noexcept nogil:
         """Go through the episode backwards and sum up what it says of each state."""
         cdef Episode* episode = &self.space.episode
         cdef Py_ssize_t t, s, a, n = episode.n_actions, total = 2 * n
-        cdef double follows = 0.0, next_value = 0.0, mean = 0.0, earned = 0.0
+        cdef double follows = 0.0, next_value = 0.0, mean = 0.0
         cdef double reward, b, plain, weighted, ratio, later
         # Nothing is known before the first episode: it sets the values and no more.
         cdef bint learning = self.knows_mean or not self.baseline
@@ -155,14 +178,14 @@ cdef class PolicyProblem(Problem):
         for t in range(episode.length - 1, -1, -1):
             s, a = episode.states[t], episode.actions[t]
             reward = self.rewards[t]
-            # Without bonus and bootstrap, which are relative to it.
-            earned = episode.rewards[t] + self.discount * earned
-            self.scale[LARGEST] = fmax(self.scale[LARGEST], fabs(earned))
             follows = reward + self.discount * follows
             b = self.value(s)
             episode.pulls[t] = fabs(reward + self.discount * next_value - b) * (
                 1.0 - episode.policy[s * n + a]
             )
+            if self.scale[LARGEST] == 0.0:
+                # There is a bonus only, in no units that the sampler could remember.
+                episode.pulls[t] = 0.0
             next_value = b
             if not self.baseline:
                 b = 0.0
@@ -220,7 +243,8 @@ cdef class PolicyProblem(Problem):
                 self.squares[s] += (1.0 - rmsprop_memory) * (norm2 - self.squares[s])
                 rate /= sqrt(self.squares[s])
             elif self.rate == RANGE:
-                rate /= self.scale[LARGEST]
+                if self.scale[LARGEST] > 0.0:
+                    rate /= self.scale[LARGEST]
                 # A state moves by at most one, however often it was visited.
                 rate /= fmax(1.0, rate * sqrt(norm2))
             for a in range(n):

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from sklearn_awsgd._documentation import DocumentationLinkMixin
 from sklearn_awsgd._kernels._policy import RATES, WEIGHTS
 from sklearn_awsgd._policy.tasks import FeatureTask, PolicySettings, make_task
-from sklearn_awsgd._policy.training import EpisodeLog, run_episodes
+from sklearn_awsgd._policy.training import LEAST_PIECES, EpisodeLog, run_episodes
 from sklearn_awsgd._solver.runs import Diverged
 from sklearn_awsgd._validation import check_number, check_option, unchanged_on_failure
 from sklearn_awsgd.samplers_trajectory import TrajectorySampler
@@ -96,6 +96,7 @@ class AWSGDPolicyGradient(DocumentationLinkMixin, BaseEstimator):
         Over time: `episodes`, `steps`, `seconds`, `return` and `success` of the target
         policy (weighted means over the last episodes, rewards not discounted), `cut`
         (share of episodes that were cut), `effective_sample_size` and `variance_gain`.
+        ``fit`` adds 50 to 500 records, ``partial_fit`` one for a call of usual length.
     variance_gain_ : float
         Second moment of the gradient of on-policy episodes over that of ours, estimated
         from the last piece of the history.
@@ -187,7 +188,7 @@ class AWSGDPolicyGradient(DocumentationLinkMixin, BaseEstimator):
             self._check_params()
             task = make_task(env, self.features, self.max_steps)
             self._begin(task)
-            self._train(task, self.n_episodes)
+            self._train(task, self.n_episodes, n_pieces=LEAST_PIECES)
         return self
 
     def partial_fit(self, env, y=None, n_episodes=1000):
@@ -215,9 +216,10 @@ class AWSGDPolicyGradient(DocumentationLinkMixin, BaseEstimator):
                 self._begin(task)
             self._check_shape(task)
             # Training changes these in place.
-            for name in ("sampler_", "_state", "_generator", "_log"):
+            for name in ("sampler_", "_state", "_generator"):
                 setattr(self, name, copy.deepcopy(getattr(self, name)))
-            self._train(task, n_episodes)
+            self._log = self._log.copy()
+            self._train(task, n_episodes, n_pieces=1)
         return self
 
     def predict(self, states):
@@ -351,7 +353,7 @@ class AWSGDPolicyGradient(DocumentationLinkMixin, BaseEstimator):
                 f"{self._shape[1]}; use fit for a new environment."
             )
 
-    def _train(self, task, n_episodes):
+    def _train(self, task, n_episodes, n_pieces):
         """Run the episodes and assign the fitted attributes."""
         bonus = self.bonus
         if bonus is None:
@@ -369,7 +371,7 @@ class AWSGDPolicyGradient(DocumentationLinkMixin, BaseEstimator):
         self._log.verbose = self.verbose
         n_before = len(self._log.records)
         try:
-            run_episodes(problem, opened, space, n_episodes, self._log)
+            run_episodes(problem, opened, space, n_episodes, self._log, n_pieces)
             if not task.is_finite(self._state):
                 raise Diverged(self._log.last.episodes)
         except Diverged as error:

@@ -1,6 +1,6 @@
 """Runs of episodes: pieces of the loop, and what is recorded of each."""
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from time import perf_counter
 
 import numpy as np
@@ -8,7 +8,7 @@ import numpy as np
 from sklearn_awsgd._kernels._loop import POINT, SUMS, Sampler, run
 from sklearn_awsgd._solver.runs import Diverged
 
-# Pieces in a call: enough for the history to have a shape, and no more than that it
+# Pieces of ``fit``: enough for the history to have a shape, and no more than that it
 # stays small.
 LEAST_PIECES = 50
 MOST_PIECES = 500
@@ -56,20 +56,22 @@ class EpisodeLog:
                 f"{record.success:.3f}, variance gain {record.variance_gain:.3g}"
             )
 
+    def copy(self):
+        """Return a copy that can be extended by itself."""
+        return EpisodeLog(self.verbose, self.records.copy())
+
     def table(self):
         """Return a dict of arrays; the column of `mean_return` is called return."""
-        rows = [asdict(record) for record in self.records]
-        table = {
-            field.name: np.array([row[field.name] for row in rows])
-            for field in fields(EpisodeRecord)
-        }
+        names = [field.name for field in fields(EpisodeRecord)]
         return {
-            "return" if name == "mean_return" else name: column
-            for name, column in table.items()
+            "return" if name == "mean_return" else name: np.array(
+                [getattr(record, name) for record in self.records]
+            )
+            for name in names
         }
 
 
-def run_episodes(problem, opened, space, n_episodes, log):
+def run_episodes(problem, opened, space, n_episodes, log, n_pieces=1):
     """Train on a number of episodes.
 
     Parameters
@@ -85,6 +87,8 @@ def run_episodes(problem, opened, space, n_episodes, log):
         Number of episodes.
     log : EpisodeLog
         Added to.
+    n_pieces : int, default=1
+        Records to add, at least.
 
     Raises
     ------
@@ -92,7 +96,7 @@ def run_episodes(problem, opened, space, n_episodes, log):
         When a step was not finite.
     """
     longest = max(1, LONGEST_PIECE // space.max_steps)
-    piece = max(1, min(longest, n_episodes // LEAST_PIECES))
+    piece = max(1, min(longest, n_episodes // n_pieces))
     piece = max(piece, -(-n_episodes // MOST_PIECES))
     batch = np.zeros(1, dtype=POINT)
     loop = run if isinstance(opened, Sampler) else run_batch_door
