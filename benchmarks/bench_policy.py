@@ -29,7 +29,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn_awsgd import AWSGDPolicyGradient
 from sklearn_awsgd._policy.environments import as_table
 from sklearn_awsgd.datasets import GridWorld
-from sklearn_awsgd.samplers_trajectory import TrajectorySampler
+from sklearn_awsgd.samplers import TrajectorySampler
 
 MARKS = (1_000, 3_000, 10_000, 20_000)
 # Horizons at which a random walk succeeds in about .1 % and 1 % of the episodes, and as

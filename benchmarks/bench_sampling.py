@@ -21,14 +21,16 @@ import os
 import numpy as np
 from _common import save, show
 from bench_time_to_optimum import fit, generated, load, objective
-from scipy import sparse
 from sklearn.linear_model import SGDClassifier
 from sklearn.svm import LinearSVC
 
 from sklearn_awsgd import AWSGDClassifier
-from sklearn_awsgd._kernels import _linear, _losses, _samplers
+from sklearn_awsgd._kernels import _losses, _samplers
+from sklearn_awsgd._kernels._coordinate_rates import make_steps
+from sklearn_awsgd._kernels._linear import LinearProblem
 from sklearn_awsgd._kernels._loop import POINT, SUMS, run
 from sklearn_awsgd._kernels._rows import Rows
+from sklearn_awsgd._kernels.settings import Penalty, Rate
 from sklearn_awsgd._spaces import ProblemView, RowSpace
 from sklearn_awsgd.samplers import LevelSampler, StrataSampler
 
@@ -67,9 +69,9 @@ def draws_to(targets, X, y, best, kind, eta0, seed):
         "squares": np.zeros(d + 1),
     }
     loss = _losses.LogLoss()
-    arguments = (Rows(X), loss, target, norms2, state, 0.0, ALPHA, True, 0)
-    rule = ("adagrad", eta0, 0.99, sparse.issparse(X))
-    problem = _linear.CoordinateRate(*arguments, *rule)
+    rows = Rows(X)
+    steps = make_steps(rows, state, Penalty(l2=ALPHA), Rate("adagrad", eta0))
+    problem = LinearProblem(rows, loss, target, norms2, steps)
     table, generator = RowSpace(None, norms2), np.random.PCG64(seed)
     view = ProblemView(groups=y.astype(np.int32), norms2=problem.first_norms2())
     if kind in ("level", "label"):
@@ -81,7 +83,7 @@ def draws_to(targets, X, y, best, kind, eta0, seed):
         if kind == "with replacement":
             rng = np.random.default_rng(seed)
             rows = rng.integers(n, size=MOST_PASSES * n).astype(np.int32)
-        sampler = _samplers.UniformSampler(generator, rows)
+        sampler = _samplers.ShuffledPasses(generator, rows)
     batch = np.zeros(max(sampler.patience, 1), dtype=POINT)
     reached = dict.fromkeys(targets, np.inf)
     for k in range(MOST_PASSES * CHECKS):

@@ -82,7 +82,7 @@ curves = {
 # The picture.
 
 figure = plt.figure(figsize=(13, 8), layout="constrained")
-axes = figure.subplot_mosaic("ABD;CCC", height_ratios=[1.35, 1])
+axes = figure.subplot_mosaic("ABC;DDD", height_ratios=[1.35, 1])
 figure.suptitle("After 800 episodes (circle: start, star: goal, cross: trap)")
 moves = np.array(list(MOVES.values()))
 policies = {
@@ -130,13 +130,13 @@ bar = figure.colorbar(picture, ax=[axes["A"], axes["B"]], shrink=0.85, pad=0.01)
 bar.set_label("visits in an episode")
 bar.set_ticks([-3, -2, -1, 0, 1], labels=["≤ 0.001", "0.01", "0.1", "1", "10"])
 ratio = np.log2(visits(model.behavior_policy_) / visits(model.policy_))
-picture = axes["D"].imshow(ratio, cmap="PuOr_r", vmin=-2, vmax=2)
-show_places(axes["D"])
-axes["D"].set_title("where exploration goes\nmore often (orange) or less", fontsize=11)
-bar = figure.colorbar(picture, ax=axes["D"], shrink=0.85, pad=0.01)
+picture = axes["C"].imshow(ratio, cmap="PuOr_r", vmin=-2, vmax=2)
+show_places(axes["C"])
+axes["C"].set_title("where exploration goes\nmore often (orange) or less", fontsize=11)
+bar = figure.colorbar(picture, ax=axes["C"], shrink=0.85, pad=0.01)
 bar.set_label("visits, exploration / target")
 bar.set_ticks([-2, -1, 0, 1, 2], labels=["1/4", "1/2", "1", "2", "4"])
-axis = axes["C"]
+axis = axes["D"]
 for name, curve in curves.items():
     colour = CONTESTANTS[name][1]
     axis.plot(MARKS, curve.mean(axis=0), color=colour, lw=2.5, label=name)

@@ -2,7 +2,7 @@
 
 from sklearn_awsgd._factorization.entries import matrix_from_entries
 from sklearn_awsgd._factorization.factorization import AWSGDMatrixFactorization
-from sklearn_awsgd._importance.importance import MinVarianceImportanceEstimator
+from sklearn_awsgd._importance.estimator import MinVarianceImportanceEstimator
 from sklearn_awsgd._linear.classifier import AWSGDClassifier
 from sklearn_awsgd._linear.regressor import AWSGDRegressor
 from sklearn_awsgd._policy.environments import TabularMDP

@@ -1,14 +1,31 @@
-"""What P is: the rows that samplers draw from, their masses and their strata.
+"""What P is: the rows, entries or locations that samplers draw from.
 
 A space knows nothing of models, and a sampler nothing beyond its space and the view of
-one problem.
+one problem. A space has a `kind`, which a sampler names that can draw from it, and says
+whether it is `stationary`: in the mean of a function, each point has one value, so that
+all draws so far tell of the same thing and a sampler may learn from all of them again.
+While a model is trained its gradients move, and old draws tell of an old model.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from sklearn_awsgd._kernels import _samplers as kernels
+from sklearn_awsgd._kernels._entries import Entries
+from sklearn_awsgd._kernels._loop import POINT
+
+# Draws from a distribution that show where it lies, before anything is evaluated.
+N_PILOT = 2000
+
+
+def empty_points(n_points, dtype=POINT):
+    """Return points of which nothing is known but that each costs 1 to draw."""
+    points = np.zeros(n_points, dtype=dtype)
+    if "cost" in points.dtype.names:
+        points["cost"] = 1
+    return points
 
 
 class RowSpace:
@@ -33,26 +50,52 @@ class RowSpace:
         Given stratum of each row, as an index.
     """
 
+    kind = "rows"
+    stationary = False
+
     def __init__(self, mass, norms2, shuffle=True):
-        self.n_samples = norms2.shape[0]
+        self._set_rows(mass, norms2.shape[0], shuffle)
+        self.norms2 = norms2
+
+    def _set_rows(self, mass, n_samples, shuffle):
+        self.n_samples = n_samples
         self.shuffle = shuffle
         self.mass = mass
-        self.rows = np.arange(self.n_samples, dtype=np.int32)
+        self.rows = np.arange(n_samples, dtype=np.int32)
         if mass is not None:
             self.rows = self.rows[mass > 0]
         self.strata = None
-        self._norms2 = norms2
         self._safe = None
+
+    def __getstate__(self):
+        # The compiled table is made again when it is wanted.
+        return {**vars(self), "_safe": None}
+
+    def points(self, n_points):
+        """Return empty points for draws: ``i``, ``origin`` and ``q`` are to be set."""
+        return empty_points(n_points)
+
+    def masses(self):
+        """Return P of each row."""
+        if self.mass is None:
+            return np.full(self.n_samples, 1 / self.n_samples)
+        return self.mass
+
+    def bound(self):
+        """Return the bound of the gradient norm of each row, up to a factor.
+
+        It is ``sqrt(||x_i||^2 + 1)``, that of a Lipschitz loss with an intercept.
+        """
+        return np.sqrt(self.norms2 + 1)
 
     def safe(self):
         """Return the density and the alias table of the safe distribution.
 
-        It is proportional to ``P_i sqrt(||x_i||^2 + 1)``, the bound of the gradient
-        norm of a Lipschitz loss with an intercept: neither a large row nor a small one
-        can then have a large weighted gradient.
+        It is proportional to P times the bound of the gradient norm: neither a large
+        row nor a small one can then have a large weighted gradient.
         """
         if self._safe is None:
-            bound = np.sqrt(self._norms2 + 1)
+            bound = self.bound()
             if self.mass is None:
                 density = bound / bound.mean()
                 table = kernels.AliasTable(density)
@@ -61,6 +104,43 @@ class RowSpace:
                 table = kernels.AliasTable(density * self.mass)
             self._safe = density, table
         return self._safe
+
+
+class PoolSpace(RowSpace):
+    """The rows of a pool over which a function is averaged.
+
+    Nothing bounds the function, so that the safe distribution is P.
+
+    Parameters
+    ----------
+    mass : ndarray of shape (n_samples,) or None
+        P of each row, summing to one; None when all are equal.
+    n_samples : int
+        Number of rows.
+    find_norms2 : callable
+        Returns the squared norms of the rows, for a sampler that asks for them; it
+        raises where rows have none.
+    """
+
+    stationary = True
+
+    def __init__(self, mass, n_samples, find_norms2):
+        self._set_rows(mass, n_samples, shuffle=True)
+        self._find_norms2 = find_norms2
+
+    def __getstate__(self):
+        state = super().__getstate__()
+        state.pop("norms2", None)
+        return state
+
+    @cached_property
+    def norms2(self):
+        """Squared norms of the rows."""
+        return self._find_norms2()
+
+    def bound(self):
+        """Return the bound of the function, up to a factor: there is none."""
+        return np.ones(self.n_samples)
 
 
 @dataclass
@@ -72,7 +152,7 @@ class ProblemView:
     groups : ndarray of shape (n_samples,) and dtype int32
         Group of each row: 1 for the positive class, 0 for the rest.
     norms2 : ndarray of shape (n_samples,)
-        Squared gradient norm of each row at the start.
+        Squared gradient norm of each row at the start; ones when nothing is known.
     """
 
     groups: np.ndarray
@@ -116,3 +196,121 @@ class StrataLayout:
                 self.within = kernels.AliasTable(ordered, self.start)
             self.strata = np.where(space.mass > 0, self.strata, np.int32(-1))
         self.safe_density, self.safe = space.safe() if with_safe else (None, None)
+
+
+class EntrySpace:
+    """The entries of a matrix that a sampler may draw; P is uniform over them.
+
+    Parameters
+    ----------
+    shape : tuple of two int
+        Numbers of rows and columns.
+    holes : {"dense", "zeros", "missing"}, default="dense"
+        Whether all entries are stored, and what those are that are not: missing ones
+        are not drawn.
+    row_start, columns : ndarray, default=None
+        Where entries are stored, as `indptr` and `indices` of a canonical CSR matrix;
+        None for "dense".
+    stationary : bool, default=False
+        Whether a function of the entries is averaged, and no model is trained.
+
+    Attributes
+    ----------
+    entries : compiled Entries
+        The same for compiled samplers.
+    """
+
+    kind = "entries"
+
+    def __init__(
+        self, shape, holes="dense", row_start=None, columns=None, *, stationary=False
+    ):
+        self.shape = shape
+        self.holes = holes
+        self.stationary = stationary
+        self._stored = None
+        if holes != "dense":
+            self._stored = row_start.astype(np.intp), columns.astype(np.int32)
+
+    def __getstate__(self):
+        # The compiled view is made again when it is wanted.
+        return {name: v for name, v in vars(self).items() if name != "entries"}
+
+    @cached_property
+    def entries(self):
+        """Where the entries are, for compiled samplers."""
+        return Entries(self.shape, self.holes, *(self._stored or ()))
+
+    def points(self, n_points):
+        """Return empty points: ``i``, ``j``, ``origin`` and ``q`` are to be set.
+
+        :meth:`locate` then sets ``entry``.
+        """
+        return empty_points(n_points)
+
+    def places(self):
+        """Return the rows and the columns of all entries that may be drawn."""
+        if self.holes != "missing":
+            return tuple(np.indices(self.shape).reshape(2, -1))
+        row_start, columns = self._stored
+        return np.repeat(np.arange(self.shape[0]), np.diff(row_start)), columns
+
+    def locate(self, points):
+        """Set where the values of points are stored, from ``i`` and ``j``."""
+        n_columns = np.intp(self.shape[1])
+        place = points["i"] * n_columns + points["j"]
+        if self._stored is not None:
+            row_start, columns = self._stored
+            rows = np.repeat(np.arange(self.shape[0]), np.diff(row_start))
+            stored = np.append(rows * n_columns + columns, np.iinfo(np.intp).max)
+            found = np.searchsorted(stored, place)
+            place = np.where(stored[found] == place, found, -1)
+        points["entry"] = place
+
+
+class DistributionSpace:
+    """The locations that a continuous distribution gives.
+
+    Parameters
+    ----------
+    distribution : frozen distribution of scipy.stats
+        P: it has ``rvs`` and ``logpdf``.
+    random : numpy.random.Generator
+        Draws the pilot.
+
+    Attributes
+    ----------
+    pilot : ndarray of shape (n_pilot, n_dimensions)
+        Draws from P.
+    """
+
+    kind = "distribution"
+    stationary = True
+
+    def __init__(self, distribution, random):
+        self.distribution = distribution
+        pilot = np.asarray(
+            distribution.rvs(size=N_PILOT, random_state=random), dtype=float
+        )
+        self._is_flat = pilot.ndim == 1
+        self.pilot = pilot.reshape(N_PILOT, -1)
+
+    def points(self, n_points):
+        """Return empty points: locations ``x`` and ``q`` are to be set."""
+        x = ("x", np.float64, (self.pilot.shape[1],))
+        return empty_points(n_points, np.dtype([*POINT.descr, x]))
+
+    def arguments(self, x):
+        """Return locations (n, n_dimensions) in the shape in which P draws them."""
+        return x[:, 0] if self._is_flat else x
+
+    def draw(self, n, random):
+        """Return locations drawn from P, of shape (n, n_dimensions)."""
+        x = self.distribution.rvs(size=n, random_state=random)
+        # Some distributions drop the axis of a single draw.
+        return np.reshape(x, (n, -1))
+
+    def log_density(self, x):
+        """Return the logarithm of P's density at locations (n, n_dimensions)."""
+        value = self.distribution.logpdf(self.arguments(x))
+        return np.asarray(value, dtype=float).reshape(len(x))

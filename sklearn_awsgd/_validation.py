@@ -2,6 +2,7 @@
 
 import numbers
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
@@ -39,6 +40,103 @@ def check_number(
     if not np.isfinite(value) or not all(holds(bound) for bound, _, holds in used):
         text = " and ".join(f"{sign} {bound}" for bound, sign, _ in used)
         raise ValueError(f"{name}={value!r} is out of range: it must be {text}.")
+
+
+class Options:
+    """A parameter that has one of some values.
+
+    Parameters
+    ----------
+    *options : object
+        The values.
+    """
+
+    def __init__(self, *options):
+        self.options = options
+
+    def check(self, name, value):
+        """Raise ValueError unless `value` is one of them."""
+        check_option(name, value, self.options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Real:
+    """A parameter that is a number in a range.
+
+    Attributes
+    ----------
+    low, high : float or None
+        The least and the largest value.
+    above, below : float or None
+        Bounds that are not values themselves.
+    optional : bool
+        Whether it may be None.
+    words : tuple of str
+        What it may be instead of a number.
+    or_boolean : bool
+        Whether it may be True or False instead.
+    """
+
+    low: float | None = None
+    above: float | None = None
+    high: float | None = None
+    below: float | None = None
+    optional: bool = False
+    words: tuple = ()
+    or_boolean: bool = False
+    integer = False
+
+    def check(self, name, value):
+        """Raise TypeError or ValueError unless `value` is in the range."""
+        if (self.optional and value is None) or (
+            isinstance(value, str) and value in self.words
+        ):
+            return
+        if self.or_boolean and isinstance(value, (bool, np.bool_)):
+            return
+        check_number(
+            name,
+            value,
+            low=self.low,
+            above=self.above,
+            high=self.high,
+            below=self.below,
+            integer=self.integer,
+        )
+
+
+class Integer(Real):
+    """A parameter that is an integer in a range; see :class:`Real`."""
+
+    integer = True
+
+
+class Boolean:
+    """A parameter that is True or False; anything with a truth value will do."""
+
+    def check(self, name, value):
+        """Raise TypeError when `value` has no truth value, as an array has none."""
+        try:
+            bool(value)
+        except ValueError as error:
+            raise TypeError(f"{name} must be True or False, got {value!r}.") from error
+
+
+def check_parameters(obj, table, prefix=""):
+    """Raise unless the parameters of an object are what its table says.
+
+    Parameters
+    ----------
+    obj : object
+        Its attributes are checked, in the order of the table.
+    table : dict
+        What each parameter may be, by name: :class:`Options`, :class:`Real`,
+        :class:`Integer` or :class:`Boolean`.
+    prefix : str, default=""
+        What stands before a name in messages, such as "sampler.".
+    """
+    for name, kind in table.items():
+        kind.check(prefix + name, getattr(obj, name))
 
 
 def check_weights(sample_weight, n_samples):

@@ -1,14 +1,16 @@
 """NumPy twins of the compiled code, and the one place that builds kernels for tests."""
 
 import numpy as np
-from scipy import sparse
 from scipy.optimize import minimize
 from scipy.special import expit
+from sklearn_awsgd._kernels._coordinate_rates import make_steps
+from sklearn_awsgd._kernels._linear import LinearProblem
 from sklearn_awsgd._kernels._loop import POINT, SUMS, run
 from sklearn_awsgd._kernels._rows import Rows
 
 from sklearn_awsgd import AWSGDClassifier, _spaces
-from sklearn_awsgd._kernels import _linear, _samplers
+from sklearn_awsgd._kernels import _samplers
+from sklearn_awsgd._kernels.settings import Penalty, Rate
 
 # What makes each loss that has second derivatives, from an estimator.
 SMOOTH_LOSSES = {
@@ -45,7 +47,7 @@ def uniform_kernel(generator, n_rows, mass=None, **options):
     rows = np.arange(n_rows, dtype=np.int32)
     if mass is not None:
         rows = rows[mass > 0]
-    return _samplers.UniformSampler(generator, rows, mass, **options)
+    return _samplers.ShuffledPasses(generator, rows, mass, **options)
 
 
 def linear_state(n_features, coef=None):
@@ -65,17 +67,17 @@ def linear_state(n_features, coef=None):
 def linear_problem(X, y, loss, state, rule, *, l1=0.0, l2=0.0, average_start=0, **rate):
     """Return the compiled linear problem of a rule for the step sizes."""
     rows = Rows(X)
-    norms2 = rows.squared_norms()
-    shared = (rows, loss, y, norms2, state, l1, l2, True, average_start)
-    is_sparse = sparse.issparse(X)
-    if rule in _linear.SCHEDULES:
-        power_t, alpha, t0 = (
-            rate.get(name, 0.5) for name in ("power_t", "alpha", "t0")
-        )
-        return _linear.ScalarRate(
-            *shared, rule, rate["eta0"], power_t, alpha, t0, is_sparse
-        )
-    return _linear.CoordinateRate(*shared, rule, rate["eta0"], 0.99, is_sparse)
+    steps = linear_steps(
+        rows, state, rule, l1=l1, l2=l2, average_start=average_start, **rate
+    )
+    return LinearProblem(rows, loss, y, rows.squared_norms(), steps)
+
+
+def linear_steps(rows, state, rule, *, l1=0.0, l2=0.0, average_start=0, **rate):
+    """Return the compiled steps of a rule for the step sizes."""
+    return make_steps(
+        rows, state, Penalty(l1, l2), Rate(rule, **rate), True, average_start
+    )
 
 
 def run_draws(problem, sampler, n_draws, batch_size=1, draw_counts=None):

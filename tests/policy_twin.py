@@ -8,7 +8,7 @@ from sklearn_awsgd._kernels._episodes import EpisodeSpace
 from sklearn_awsgd._kernels._policy import PolicyProblem
 
 from sklearn_awsgd import TabularMDP
-from sklearn_awsgd.samplers_trajectory import TrajectorySampler
+from sklearn_awsgd.samplers import TrajectorySampler
 
 POLICY = {
     "weights": "suffix",
@@ -280,7 +280,7 @@ class PolicyTwin:
 
 def open_sampler(setting, space, simulator, seed):
     """The compiled sampler of a setting."""
-    setting.prepare(space)
+    setting.prepare(space, 1, 1, None)
     return setting.open(space, simulator, 0, np.random.PCG64(seed))
 
 

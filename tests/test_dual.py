@@ -9,14 +9,15 @@ from scipy import sparse
 from scipy.optimize import brentq
 from sklearn.datasets import make_classification
 from sklearn.exceptions import ConvergenceWarning
-from sklearn_awsgd._kernels._level_sampler import LevelSampler
+from sklearn_awsgd._kernels._level_sampler import LevelDraws
 from sklearn_awsgd._kernels._rows import Rows
-from sklearn_awsgd._kernels._samplers import UniformSampler
+from sklearn_awsgd._kernels._samplers import ShuffledPasses
 
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
 from sklearn_awsgd._kernels import _dual
-from sklearn_awsgd._linear.dual import LARGEST_RATIO, DualStop, curvature_ratio
-from sklearn_awsgd._linear.objectives import MOST_PARAMETERS, LinearObjective
+from sklearn_awsgd._linear.curvature import MOST_PARAMETERS
+from sklearn_awsgd._linear.objectives import LinearObjective
+from sklearn_awsgd._linear.phases.dual import LARGEST_RATIO, DualStop, curvature_ratio
 from sklearn_awsgd._spaces import RowSpace
 
 ALPHA, BETA = 0.03, 0.2
@@ -42,22 +43,19 @@ class Setup:
             self.y,
             self.norms2,
             self.state,
-            fit_intercept,
             self.mass,
             ALPHA,
-            BETA,
+            BETA if fit_intercept else None,
         )
         self.table = RowSpace(self.mass, self.norms2)
 
     def shuffled(self, seed=0):
-        return UniformSampler(stream(seed)[0], self.table.rows.copy(), self.mass)
+        return ShuffledPasses(stream(seed)[0], self.table.rows.copy(), self.mass)
 
     def level(self, seed=0):
         groups = (self.y > 0).astype(np.int32)
         generator = stream(seed)[0]
-        return LevelSampler(
-            generator, self.table, groups, 2, self.norms2 + 1, 0.1, 0.001
-        )
+        return LevelDraws(generator, self.table, groups, 2, self.norms2 + 1, 0.1, 0.001)
 
     def derivative(self, i, z):
         return self.loss(self.y[[i]], np.array([z]))[1][0]
@@ -210,7 +208,7 @@ class FakeProblem:
 def test_the_passes_end_when_two_of_them_gain_too_little():
     stop = DualStop(FakeProblem([1, 0.5, 0.45, 0.44]), None, 1e-9, max_passes=9)
     assert [stop(1.0) for _ in range(4)] == [False, False, False, True]
-    assert stop.point is None
+    assert stop.end is None
 
 
 def test_the_passes_end_when_an_exact_pass_says_so():
@@ -218,18 +216,18 @@ def test_the_passes_end_when_an_exact_pass_says_so():
 
     def evaluate(dual_point):
         gap = [0.5, 0.005][len(points)]
-        points.append(type("Point", (), {"gap": gap, "value": 1.0}))
+        points.append(type("Evaluation", (), {"gap": gap, "value": 1.0}))
         return points[-1]
 
     problem = FakeProblem([1, 0.01, 0.005, 0.0001])
     stop = DualStop(problem, evaluate, 0.01, max_passes=9)
     assert [stop(1.0) for _ in range(4)] == [False, False, False, True]
     assert (stop.n_exact, stop.n_passes) == (2, 6)
-    assert stop.point is points[-1]
+    assert stop.end is points[-1]
 
 
 def test_gaps_of_zero_need_no_more_passes():
-    point = type("Point", (), {"gap": 0.0, "value": 0.0})
+    point = type("Evaluation", (), {"gap": 0.0, "value": 0.0})
     stop = DualStop(FakeProblem([0.0, -1e-17]), lambda dual: point, 0.0, max_passes=9)
     assert [stop(0.0), stop(0.0)] == [False, True]
 

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 from scipy import sparse
-from sklearn_awsgd._kernels._entries import Entries, UniformEntrySampler
-from sklearn_awsgd._kernels._entry_samplers import ProductSampler
-from sklearn_awsgd._kernels._two_way_sampler import TwoWaySampler
+from sklearn_awsgd._kernels._entries import Entries, ShuffledEntries
+from sklearn_awsgd._kernels._entry_samplers import ProductDraws
+from sklearn_awsgd._kernels._two_way_sampler import TwoWayDraws
+
+from sklearn_awsgd.samplers import RowColumnSampler
 
 SHAPE = (7, 5)
 
@@ -23,18 +25,12 @@ def make_entries(kind, shape=SHAPE, seed=0):
 
 
 def make_sampler(entries, seed=0, **settings):
-    settings = {
-        "update": "moments",
-        "mixing": 0.1,
-        "forgetting": 0.05,
-        "eta0": 0.05,
-        "normalize": True,
-    } | settings
+    setting = RowColumnSampler(**{"forgetting": 0.05} | settings)
     size = entries.n_rows + entries.n_columns
     state = {"table": np.zeros((size, 4)), "scale": np.zeros(2), "parts": np.zeros(4)}
     missing = entries.kind == "missing"
-    kind = TwoWaySampler if missing else ProductSampler
-    sampler = kind(np.random.PCG64(seed), entries, state, *settings.values())
+    kind = TwoWayDraws if missing else ProductDraws
+    sampler = kind(np.random.PCG64(seed), entries, state, setting)
     return sampler, state
 
 
@@ -103,7 +99,7 @@ def test_entry_is_where_the_value_is_stored(kind):
     number[stored] = np.arange(stored.sum())
     for points in (
         sampler.draw_points(500),
-        UniformEntrySampler(np.random.PCG64(0), entries).draw_points(500),
+        ShuffledEntries(np.random.PCG64(0), entries).draw_points(500),
     ):
         np.testing.assert_array_equal(points["entry"], number[points["i"], points["j"]])
 
@@ -127,7 +123,7 @@ def test_weighted_means_are_unbiased_while_learning(kind):
 @pytest.mark.parametrize("shape", [(1, 1), (3, 1), (8, 4), (13, 11), (301, 407)])
 def test_uniform_passes_have_every_entry_once(shape):
     entries, _ = make_entries("dense", shape)
-    sampler = UniformEntrySampler(np.random.PCG64(0), entries)
+    sampler = ShuffledEntries(np.random.PCG64(0), entries)
     n = entries.n_entries
     passes = [sampler.draw_points(n) for _ in range(3)]
     for points in passes:
@@ -142,7 +138,7 @@ def test_uniform_order_has_no_pattern():
     entries, _ = make_entries("dense", (50, 60))
     distances, first = [], []
     for seed in range(200):
-        sampler = UniformEntrySampler(np.random.PCG64(seed), entries)
+        sampler = ShuffledEntries(np.random.PCG64(seed), entries)
         order = sampler.draw_points(3000)["entry"]
         first.append(order[0])
         distances.append(np.abs(np.diff(order)).mean())
@@ -156,7 +152,7 @@ def test_uniform_blocks_are_random_and_local():
     entries, _ = make_entries("dense", (512, 800))
     first, spread = [], []
     for seed in range(40):
-        sampler = UniformEntrySampler(np.random.PCG64(seed), entries)
+        sampler = ShuffledEntries(np.random.PCG64(seed), entries)
         order = sampler.draw_points(2**14)["entry"]
         chunks, counts = np.unique(order // 512, return_counts=True)
         assert len(chunks) == 32

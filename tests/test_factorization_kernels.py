@@ -5,12 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq, minimize
-from sklearn_awsgd._kernels._entries import Entries, UniformEntrySampler
-from sklearn_awsgd._kernels._factorization import LOSSES, FactorizationProblem
+from sklearn_awsgd._kernels._entries import Entries, ShuffledEntries
+from sklearn_awsgd._kernels._factorization import FactorizationProblem
 from sklearn_awsgd._kernels._loop import POINT, SUMS, run
+from sklearn_awsgd._kernels._losses import SquaredError
 
-from sklearn_awsgd._factorization.row_solver import evaluate_loss
+from sklearn_awsgd._factorization.row_solver import LOSSES, evaluate_loss, make_loss
 from sklearn_awsgd._kernels import _entry_samplers as samplers
+from sklearn_awsgd._kernels.settings import Biases, EntryRate, StoredValues
+from sklearn_awsgd.samplers import RowColumnSampler
 
 EPSILON = 0.7
 
@@ -52,17 +55,16 @@ class OneEntry:
 
     def step(self):
         weights = None if self.weight is None else np.array([self.weight])
+        loss, epsilon, alpha, gain, baseline = self.arguments
         problem = FactorizationProblem(
-            np.array([self.y]),
-            weights,
+            StoredValues(np.array([self.y]), weights),
             self.state,
-            *self.arguments,
-            self.h,
-            1.0,
-            0.0,
-            self.proximal,
+            make_loss(loss, epsilon),
+            alpha,
+            Biases(baseline, gain),
+            EntryRate(self.h, proximal=self.proximal),
         )
-        sampler = UniformEntrySampler(np.random.PCG64(0), Entries((1, 1), "dense"))
+        sampler = ShuffledEntries(np.random.PCG64(0), Entries((1, 1), "dense"))
         batch = np.zeros(32, dtype=POINT)
         assert run(problem, sampler, 1, batch, np.zeros(len(SUMS))) == 1
         return batch[0]
@@ -256,28 +258,22 @@ def test_run_matches_the_twin(kind, dtype):
     }
     eta0, offset, power = 0.3, 40.0, 0.75
     problem = FactorizationProblem(
-        X.ravel(),
-        weights.ravel(),
+        StoredValues(X.ravel(), weights.ravel()),
         state,
-        "squared_error",
-        1.0,
+        SquaredError(),
         0.0,
-        0.0,
-        0.0,
-        eta0,
-        offset,
-        power,
+        Biases(),
+        EntryRate(eta0, offset, power),
     )
     entries = Entries((n, m), "dense")
 
     def make():
         if kind == "uniform":
-            return UniformEntrySampler(np.random.PCG64(3), entries)
+            return ShuffledEntries(np.random.PCG64(3), entries)
         learned = {"table": np.zeros((n + m, 4))}
         learned |= {"scale": np.zeros(2), "parts": np.zeros(4)}
-        return samplers.ProductSampler(
-            np.random.PCG64(3), entries, learned, "moments", 0.2, 0.1, 0.0, True
-        )
+        setting = RowColumnSampler(mixing=0.2, forgetting=0.1)
+        return samplers.ProductDraws(np.random.PCG64(3), entries, learned, setting)
 
     sums = np.zeros(len(SUMS))
     n_draws = 192
@@ -318,30 +314,20 @@ def test_paper_setting_step_by_step():
     }
     half = n * m / 2
     problem = FactorizationProblem(
-        X.ravel(),
-        None,
+        StoredValues(X.ravel()),
         state,
-        "squared_error",
-        1.0,
+        SquaredError(),
         0.0,
-        0.0,
-        0.0,
-        rho0 / half,
-        half,
-        1.0,
-        False,
+        Biases(),
+        EntryRate(rho0 / half, half, 1.0, proximal=False),
     )
     learned = {"table": np.zeros((n + m, 4))}
     learned |= {"scale": np.zeros(2), "parts": np.zeros(4)}
-    sampler = samplers.ProductSampler(
+    sampler = samplers.ProductDraws(
         np.random.PCG64(5),
         Entries((n, m), "dense"),
         learned,
-        "sgd",
-        0.0,
-        0.02,
-        eta,
-        False,
+        RowColumnSampler(update="sgd", mixing=0, eta0=eta, normalize=False),
     )
     stream = np.random.Generator(np.random.PCG64(5))
     row_tau, column_tau = np.zeros(n), np.zeros(m)
@@ -384,24 +370,17 @@ def test_unstored_entries_are_zeros_with_their_weight():
         "clock": np.zeros(1),
     }
     problem = FactorizationProblem(
-        np.array([3.0]),
-        np.array([2.0]),
+        StoredValues(np.array([3.0]), np.array([2.0]), unstored_weight=0.5),
         state,
-        "squared_error",
-        1.0,
+        SquaredError(),
         0.0,
-        0.0,
-        0.0,
-        1e-9,
-        1.0,
-        0.0,
-        True,
-        0.5,
+        Biases(),
+        EntryRate(1e-9),
     )
     entries = Entries(
         (1, 2), "zeros", np.array([0, 1], dtype=np.intp), np.array([1], dtype=np.int32)
     )
-    sampler = UniformEntrySampler(np.random.PCG64(0), entries)
+    sampler = ShuffledEntries(np.random.PCG64(0), entries)
     batch = np.zeros(32, dtype=POINT)
     run(problem, sampler, 2, batch, np.zeros(len(SUMS)))
     losses = {int(x["j"]): x["loss"] for x in batch[:2]}

@@ -11,12 +11,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, Ridge
 
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
-from sklearn_awsgd._linear.finish import CHEAP, finish
-from sklearn_awsgd._linear.objectives import (
-    InverseCurvature,
-    LinearObjective,
-    best_constant,
-)
+from sklearn_awsgd._linear.curvature import InverseCurvature
+from sklearn_awsgd._linear.objectives import LinearObjective, best_constant
+from sklearn_awsgd._linear.phases.descent import CHEAP, descend
+from sklearn_awsgd._linear.phases.newton import NewtonDirection
+from sklearn_awsgd._solver.records import Budget
 
 PENALTIES = ["l2", None, "l1", "elasticnet"]
 REGRESSION = ["squared_error", "huber", "squared_epsilon_insensitive"]
@@ -453,10 +452,11 @@ def test_steps_tell_how_wrong_the_estimate_is(factor, tol, rng, monkeypatch):
     F = WrongCurvature(X, loss, y, None, (X**2).sum(axis=1), 1e-2, True)
     F.factor = factor
     assert F.newton_flops() > CHEAP
-    report = finish(F, np.zeros(16), tol, 1000, rng, lambda *_: None)
+    direction = NewtonDirection(F, tol, rng)
+    report = descend(direction, np.zeros(16), Budget(1000), lambda *_: None)
     assert report.converged
     best = minimum(X, y, loss, np.full(2000, 1 / 2000), 0.0, 1e-2, True)
-    assert report.point.value <= (1 + tol) * best
+    assert report.end.value <= (1 + tol) * best
 
 
 @pytest.mark.parametrize("max_iter", range(2, 9))

@@ -187,12 +187,10 @@ def test_a_round_is_unbiased_by_enumeration(pool):
     result = estimate(model, "log_loss", sampler=sampler, surrogate=cheap, rtol=None)
     result.set_params(max_evaluations=700).fit(X, y)
     for _ in range(2):
-        space = result._integrator.rounds.space
-        q = space.family.densities()
-        points = np.zeros(len(y), dtype=space.family.draw_points(1).dtype)
-        points["i"] = np.arange(len(y))
-        known = space.pool.known.copy()
-        total = space._known_sum
+        rounds = result._integrator.rounds
+        q = rounds.opened.densities()
+        known = rounds.pool.known.copy()
+        total = rounds.pool._known_sum
         draw = total + np.where(known, 0.0, values)[:, None] / q[:, None]
         assert_allclose(q.mean(), 1)
         assert_allclose(q @ draw / len(y), values.mean(), rtol=1e-10)

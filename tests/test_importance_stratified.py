@@ -10,17 +10,20 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn_awsgd._kernels._cells import cell_sizes, centre, fill
 
 from sklearn_awsgd import MinVarianceImportanceEstimator
-from sklearn_awsgd._importance.integrands import Integrand
-from sklearn_awsgd._importance.integration import Mean, Ratio
+from sklearn_awsgd._importance.bins import Strata, one_stratum
 from sklearn_awsgd._importance.learned import LearnedStrata
-from sklearn_awsgd._importance.spaces import Pool
+from sklearn_awsgd._importance.losses import Integrand
+from sklearn_awsgd._importance.pool import Pool
 from sklearn_awsgd._importance.stage import (
+    Drawn,
     Scores,
     Stage,
     round_to,
     shrunken_slope,
 )
 from sklearn_awsgd._importance.stratified import Columns, StratifiedRounds
+from sklearn_awsgd._importance.targets import Mean, Ratio
+from sklearn_awsgd.samplers import StrataSampler
 
 
 class TwoMeans(Mean):
@@ -45,18 +48,16 @@ def test_stage_has_the_moments_of_all_possible_samples(with_score):
     score = random.random(n)
     parts[:, 0] += with_score * score
     sizes, half_mass = np.array([5, 5]), np.array([0.5, 0.5])
-    extra = {}
+    extra = []
     means, seconds, thirds = [], [], []
     for first, second in product(*(combinations(range(b, b + 5), 3) for b in (0, 5))):
         rows = np.array(first + second)
         if with_score:
             sums = np.bincount(cell_of, score)
             scores = Scores(sums, prior=np.ones(2), size=np.ones(2))
-            extra = {"score": score[rows], "scores": scores}
-        stage = Stage(
-            cell_of[rows], parts[rows], sizes, known_sum, half_mass, TwoMeans(), 1,
-            **extra,
-        )  # fmt: skip
+            extra = [scores]
+        drawn = Drawn(cell_of[rows], parts[rows], score[rows] if with_score else None)
+        stage = Stage(drawn, sizes, known_sum, half_mass, TwoMeans(), 1, *extra)
         means.append(stage.mean)
         seconds.append(stage.second)
         thirds.append(stage.third)
@@ -74,7 +75,7 @@ def test_stage_has_the_moments_of_all_possible_samples(with_score):
 def test_stage_forgets_nothing_of_full_cells():
     parts = np.arange(6.0)[:, None]
     stage = Stage(
-        np.array([0, 0, 0, 1, 1, 1]), parts, np.array([3, 3]), np.zeros((2, 1)),
+        Drawn(np.array([0, 0, 0, 1, 1, 1]), parts), np.array([3, 3]), np.zeros((2, 1)),
         np.array([0.5, 0.5]), Mean(), 1,
     )  # fmt: skip
     assert_allclose(stage.mean[:, 0], [3, 12])
@@ -91,7 +92,7 @@ def test_one_more_event_has_the_weight_of_the_least_sampled_group():
     cells = np.repeat([0, 1, 2, 3], 100)
     values[200:250] = 1.0
     stage = Stage(
-        cells, values, np.array([100, 1000, 100, 1000]), np.zeros((2, 1)),
+        Drawn(cells, values), np.array([100, 1000, 100, 1000]), np.zeros((2, 1)),
         np.array([0.5, 0.5]), Mean(), 2,
     )  # fmt: skip
     up, down = stage.events()[:, 0]
@@ -109,8 +110,8 @@ def test_large_values_follow_the_score_or_not():
 
     def ratios(parts):
         return Stage(
-            cells, parts[:, None], sizes, np.zeros((2, 1)), np.array([0.5, 0.5]),
-            Mean(), 1, score,
+            Drawn(cells, parts[:, None], score), sizes, np.zeros((2, 1)),
+            np.array([0.5, 0.5]), Mean(), 1,
             Scores(np.zeros(2), np.ones(8), 10.0 ** np.tile(range(-3, 1), 2)),
         )._ratios  # fmt: skip
 
@@ -129,7 +130,7 @@ def test_spreads_lean_on_the_bins_around():
     parts[:, 5, :7] = 1.0
     cells = np.repeat(np.arange(2 * n_bins), n)
     stage = Stage(
-        cells, parts.reshape(-1, 1), np.full(2 * n_bins, 50), np.zeros((2, 1)),
+        Drawn(cells, parts.reshape(-1, 1)), np.full(2 * n_bins, 50), np.zeros((2, 1)),
         np.array([0.5, 0.5]), Mean(), 1,
     )  # fmt: skip
     deviations = parts[0] - parts[0].mean(axis=1, keepdims=True)
@@ -238,14 +239,15 @@ def test_more_than_there_is_to_divide(room, share, offset):
     assert (np.abs(counts - room * (total / max(room.sum(), 1))) < 2).all()
 
 
-def make(values, seed=0, strata=None, n_strata=1, n_groups=1, **parameters):
+def make(values, seed=0, strata=None, n_strata=1, n_groups=1, score=None, learned=None):
     n = len(values)
     strata = np.zeros(n, dtype=np.int32) if strata is None else strata
     X = np.arange(n)[:, None]
     integrand = Integrand(None, lambda rows: values[rows[:, 0]], X, None)
     pool = Pool(integrand, np.full(n, 1 / n), 1000)
+    strata = Strata(strata, n_strata, n_groups, score)
     return StratifiedRounds(
-        pool, np.random.PCG64(seed), 0.1, strata, n_strata, n_groups, **parameters
+        pool, StrataSampler(), np.random.PCG64(seed), strata, learned
     )
 
 
@@ -321,7 +323,7 @@ def test_new_strata_keep_the_estimate_unbiased():
     values = np.exp(3 * x) * random.exponential(size=300)
     estimates, errors = [], []
     for seed in range(120):
-        learned = LearnedStrata(x[:, None], np.zeros(300, dtype=int), 1, seed)
+        learned = LearnedStrata(x[:, None], one_stratum(300), seed)
         learned.next_at = 60
         rounds = make(values, seed, learned=learned)
         for _ in range(6):
@@ -342,7 +344,7 @@ def test_sample_has_the_weights_of_its_distribution():
     rounds = make(values, 0, strata, 2, 2)
     rounds.draw(30)
     rounds.learn()
-    rounds.restratify(strata, 2)
+    rounds.restratify(Strata(strata, 2, 2))
     rows, weights = rounds.sample(200_000)
     # The mean of weights on a row is its mass.
     mass = np.bincount(rows, weights, 200) / 200_000
@@ -370,7 +372,7 @@ def test_a_rate_of_zero_so_far_has_an_upper_limit():
     rounds = make(values)
     rounds.pool.integrand.target = rounds.target = Ratio()
     rounds.pool.values = np.zeros((1000, 2))
-    rounds.restratify(np.zeros(1000, dtype=np.int32), 1)
+    rounds.restratify(Strata(np.zeros(1000, dtype=np.int32), 1, 1))
     rounds.draw(50)
     rounds.learn()
     low, high = rounds.estimate().interval(Ratio(), 0.95)
@@ -384,8 +386,8 @@ def test_ratio_direction_comes_from_the_other_half():
     parts[:20] = [0.5, 1.0]
     parts[20:] = [0.1, 1.0]
     stage = Stage(
-        cells, parts, np.array([40, 40]), np.zeros((2, 2)), np.array([40.0, 40.0]),
-        Ratio(), 1,
+        Drawn(cells, parts), np.array([40, 40]), np.zeros((2, 2)),
+        np.array([40.0, 40.0]), Ratio(), 1,
     )  # fmt: skip
     assert np.isfinite(stage.squares).all()
     assert_allclose(stage.mean, [[20, 40], [4, 40]])
@@ -398,7 +400,7 @@ def test_rows_of_many_strata_are_kept_apart():
     for _ in range(2):
         cells = (rounds.half * np.int32(n_strata) + strata)[rounds._order]
         assert (np.diff(cells) >= 0).all()
-        rounds.restratify(strata, n_strata)
+        rounds.restratify(Strata(strata, n_strata, n_strata))
 
 
 def test_every_cell_of_a_new_stage_gets_its_first_rows():
@@ -408,7 +410,8 @@ def test_every_cell_of_a_new_stage_gets_its_first_rows():
     rounds = make(values)
     rounds.draw(100)
     rounds.learn()
-    rounds.restratify(np.repeat([0, 1, 2, 3], 100).astype(np.int32), 4)
+    strata = np.repeat([0, 1, 2, 3], 100).astype(np.int32)
+    rounds.restratify(Strata(strata, 4, 1))
     rounds._active[:] = [True, False]
     assert rounds.least_round() == 24
     assert_array_equal(rounds.allocate(24), np.full(8, 3))
@@ -419,7 +422,7 @@ def test_every_cell_of_a_new_stage_gets_its_first_rows():
 def test_no_stage_begins_that_cannot_be_finished():
     random = np.random.default_rng(0)
     x = random.random(600)
-    learned = LearnedStrata(x[:, None], np.zeros(600, dtype=int), 1, 0)
+    learned = LearnedStrata(x[:, None], one_stratum(600), 0)
     rounds = make(np.exp(x), 0, learned=learned)
     rounds.draw(200)
     # Ten strata in two halves, three rows each.

@@ -13,11 +13,18 @@ from helpers import (
     stream,
     uniform_kernel,
 )
+from scipy import sparse
 from sklearn.base import clone
-from sklearn_awsgd._kernels._loop import POINT
+from sklearn_awsgd._kernels._loop import POINT, SUMS, Problem, Sampler, run
 from sklearn_awsgd._kernels._losses import LogLoss, SquaredError
 
-from sklearn_awsgd.samplers import StrataSampler
+from sklearn_awsgd.samplers import (
+    LevelSampler,
+    ProblemView,
+    RowTable,
+    StrataSampler,
+    UniformSampler,
+)
 
 N_ROWS = 30
 
@@ -114,3 +121,62 @@ def test_points_carry_what_the_batch_door_needs(data, seed):
     assert ((points["i"] >= 0) & (points["i"] < N_ROWS)).all()
     assert (points["q"] > 0).all()
     assert (points["norm2"] == 0).all()
+    assert (points["cost"] == 1).all()
+
+
+@pytest.mark.parametrize("sampler", [UniformSampler, StrataSampler, LevelSampler])
+def test_a_draw_costs_one(sampler, data, seed):
+    """Whatever was in the memory that the points are drawn into."""
+    X, y = data
+    problem = frozen(X, y, linear_state(3))
+    table = RowTable(None, (X**2).sum(axis=1))
+    setting = sampler()
+    setting._prepare(table, 1, 2, None)
+    view = ProblemView((y > 0).astype(np.int32), problem.first_norms2())
+    kernel = setting._kernel(0, np.random.PCG64(seed), table, view)
+    batch = np.zeros(64, dtype=POINT)
+    batch["cost"] = 7
+    assert run(problem, kernel, 64, batch, np.zeros(len(SUMS))) == 64
+    assert (batch["cost"] == 1).all()
+    assert (kernel.draw_points(64)["cost"] == 1).all()
+
+
+@pytest.mark.parametrize("rule", ["constant", "adagrad"])
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+def test_the_batch_door_takes_the_steps_of_the_loop(layout, rule, data, seed):
+    X, y = data
+    X[::2, 1] = 0
+    states, found = [linear_state(3), linear_state(3)], []
+    for state, by_hand in zip(states, (False, True), strict=True):
+        problem = linear_problem(
+            layout(X), y, LogLoss(), state, rule, l2=0.01, eta0=0.3
+        )
+        kernel = strata_kernel(
+            StrataSampler(), np.random.PCG64(seed), (y > 0).astype(int)
+        )
+        if by_hand:
+            points = kernel.draw_points(20)
+            problem.step_points(points, 1 / points["q"])
+            kernel.observe_points(points)
+        else:
+            points = np.zeros(20, dtype=POINT)
+            run(problem, kernel, 20, points, np.zeros(len(SUMS)))
+        found.append((points, kernel.densities()))
+    for name in ("coef", "intercept", "squares", "clock"):
+        np.testing.assert_array_equal(states[0][name], states[1][name])
+    assert found[0][0].tobytes() == found[1][0].tobytes()
+    np.testing.assert_array_equal(found[0][1], found[1][1])
+
+
+def test_every_point_has_a_weight(data, seed):
+    X, y = data
+    points = uniform_kernel(np.random.PCG64(seed), N_ROWS).draw_points(4)
+    with pytest.raises(ValueError, match="4 points have 3 weights"):
+        frozen(X, y, linear_state(3)).step_points(points, np.ones(3))
+
+
+def test_defaults_of_the_interfaces():
+    assert Problem().penalty() == 0
+    np.testing.assert_array_equal(Sampler().stratum_probabilities(), [1])
+    assert Sampler().patience == 1
+    assert POINT.itemsize == 8 * len(POINT.names)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn_awsgd._kernels._rows import Rows
 
+from sklearn_awsgd._factorization.row_solver import evaluate_loss, make_loss
 from sklearn_awsgd._kernels import _batch, _losses
 
 EPSILON = 0.3
@@ -155,8 +156,8 @@ def exact_pass(loss, y, z):
     curvatures, result = np.empty(len(y)), []
     for mass in np.eye(len(y)):
         gradients, sums = np.empty((2, 2)), np.empty((2, 2))
-        X, w = Rows(z[:, None]), np.ones(1)
-        _batch.evaluate(X, loss, y, mass, w, 0.0, gradients, sums, curvatures)
+        X, v = Rows(z[:, None]), np.array([1.0, 0.0])
+        _batch.evaluate(X, loss, y, mass, v, gradients, sums, curvatures)
         result.append((sums[:, 0].sum(), gradients[:, 1].sum()))
     return *np.array(result).T, curvatures
 
@@ -195,3 +196,17 @@ def test_log_loss_of_exact_passes_at_the_far_ends():
             assert (curvatures <= 0.25).all()
     for column in exact_pass(_losses.LogLoss(), np.ones(1), np.array([np.nan]))[:2]:
         assert np.isnan(column).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "targets"), [("log_loss", [0.0, 0.3, 1.0]), ("poisson", [0.0, 1.0, 7.0])]
+)
+def test_losses_of_entries_equal_their_twins(name, targets):
+    """Also far out, where only the cut keeps exp finite."""
+    y, z = map(np.ravel, np.meshgrid(targets, [-300.0, -2.0, 0.0, 1.5, 40.0, 300.0]))
+    loss = make_loss(name, EPSILON)
+    expected = evaluate_loss(name, EPSILON, y, z)
+    found = *loss(y, z), loss.second_derivatives(y, z)
+    for ours, twin in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, twin, rtol=1e-13, atol=1e-15)
+    assert (found[2] <= loss.smoothness).all()

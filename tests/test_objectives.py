@@ -9,14 +9,13 @@ from scipy import sparse
 from scipy.optimize import minimize_scalar
 
 from sklearn_awsgd import AWSGDClassifier
+from sklearn_awsgd._linear.curvature import InverseCurvature, systematic_sample
 from sklearn_awsgd._linear.objectives import (
     MANY_COLUMNS,
-    InverseCurvature,
     LinearObjective,
-    MultinomialObjective,
     best_constant,
-    systematic_sample,
 )
+from sklearn_awsgd._linear.softmax_objective import SoftmaxObjective
 
 each_layout = pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
 
@@ -78,7 +77,7 @@ def test_gradient_and_hessian_of_multinomial_objective(
     X, norms2 = rows(rng, layout)
     codes = rng.integers(0, 3, 40).astype(np.int32)
     mass = random_mass(rng) if weighted else None
-    F = MultinomialObjective(X, codes, 3, mass, norms2, 0.1, fit_intercept)
+    F = SoftmaxObjective(X, codes, 3, mass, norms2, 0.1, fit_intercept)
     V = rng.standard_normal((3, 4))
     V[:, -1] *= fit_intercept
     v = V.ravel()

@@ -11,7 +11,7 @@ from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures
 
 from sklearn_awsgd import AWSGDPolicyGradient, TabularMDP
 from sklearn_awsgd.datasets import GridWorld
-from sklearn_awsgd.samplers_trajectory import TrajectorySampler
+from sklearn_awsgd.samplers import TrajectorySampler
 
 PAPER = {
     "sampler": TrajectorySampler(update="sgd", normalize=False, mixing=0, eta0=1e-8),

@@ -16,7 +16,7 @@ from policy_twin import (
 from sklearn_awsgd._kernels._loop import POINT
 
 from sklearn_awsgd import TabularMDP
-from sklearn_awsgd.samplers_trajectory import TrajectorySampler
+from sklearn_awsgd.samplers import TrajectorySampler
 
 SAMPLERS = {
     "closed form": TrajectorySampler(mixing=0.3),

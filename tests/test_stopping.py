@@ -17,6 +17,7 @@ from sklearn.metrics import (
 from sklearn.model_selection import train_test_split
 
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
+from sklearn_awsgd._linear.data import frequent_labels, keep_labels
 from sklearn_awsgd._solver.stopping import StopRule, ValidationStop
 from sklearn_awsgd.samplers import LevelSampler, StrataSampler
 
@@ -237,16 +238,14 @@ def test_no_class_is_held_out_as_a_whole(split, rng):
     y = np.array(["a"] * 40 + ["b"] * 19 + ["c"])
     clf = stopping(split, tol=None, max_iter=2).fit(X, y)
     assert list(clf.classes_) == ["a", "b", "c"]
-    train, held = clf._keep_classes(y, np.arange(59), np.array([59]))
+    train, held = keep_labels(y, np.arange(59), np.array([59]))
     assert 59 in train
     assert len(held) == 0
 
 
 def test_classes_with_rows_enough_are_still_held_out_in_proportion():
     y = np.array([0] * 60 + [1] * 30 + [2])
-    clf = AWSGDClassifier(validation_fraction=0.1)
-    clf._multilabel = False
-    np.testing.assert_array_equal(clf._stratify(y), [0] * 60 + [1] * 30 + [0])
+    np.testing.assert_array_equal(frequent_labels(y, 0.1), [0] * 60 + [1] * 30 + [0])
 
 
 def test_names_of_features_are_no_warning(imbalanced, seed):

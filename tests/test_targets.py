@@ -5,8 +5,8 @@ import pickle
 import numpy as np
 import pytest
 from helpers import (
-    linear_problem,
     linear_state,
+    linear_steps,
     run_draws,
     shuffle_twin,
     soft,
@@ -17,15 +17,12 @@ from scipy import sparse
 from scipy.special import expit, logsumexp, softmax
 from sklearn.linear_model import LogisticRegression
 from sklearn.multioutput import MultiOutputClassifier
-from sklearn_awsgd._kernels._losses import LogLoss
-from sklearn_awsgd._kernels._multinomial import (
-    MultinomialProblem,
-    minimize_softmax_model,
-)
+from sklearn_awsgd._kernels._models import SoftmaxModel
 from sklearn_awsgd._kernels._rows import Rows
+from sklearn_awsgd._kernels._softmax import SoftmaxProblem
 
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
-from sklearn_awsgd._linear import finish_softmax
+from sklearn_awsgd._linear.phases import softmax_proximal
 
 each_layout = pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
 
@@ -107,7 +104,7 @@ def test_softmax_with_l1_keeps_its_tolerance(kind, penalty, seed, rng, monkeypat
         kind, (1500, 10, 3)
     )
     if kind == "sampled":
-        monkeypatch.setattr(finish_softmax, "MOST_NUMBERS", 6000)
+        monkeypatch.setattr(softmax_proximal, "MOST_NUMBERS", 6000)
     X = rng.standard_normal((n, d))
     W = rng.standard_normal((K, d)) * (rng.random((K, d)) < 20 / d)
     y = (X @ W.T + rng.gumbel(size=(n, K))).argmax(axis=1)
@@ -146,23 +143,15 @@ def test_softmax_model_is_minimised(fit_intercept, rng):
         "i,ikm,ij,il->kjml", weights, P[:, :, None] * (np.eye(K) - P[:, None]), A, A
     ).reshape(K * (d + 1), -1)
     H += np.diag(np.tile(ridge, K))
-    columns, D = sparse.csc_array(X), np.empty((K, d + 1))
-    converged = minimize_softmax_model(
-        columns.data,
-        columns.indices,
-        columns.indptr,
+    columns = sparse.csc_array(X)
+    model = SoftmaxModel(
+        (columns.data, columns.indices, columns.indptr),
         np.ascontiguousarray(weights * P.T),
         np.ascontiguousarray(P.T),
         np.diagonal(H).reshape(K, d + 1).copy(),
-        G,
-        W,
-        l1,
         ridge,
-        fit_intercept,
-        D,
-        1e-16,
-        10_000,
     )
+    D, converged = model.minimize(G, W, l1, fit_intercept, 1e-16, 10_000)
     assert converged
     slope = (G.ravel() + H @ D.ravel()).reshape(K, d + 1)
     new = (W + D)[:, :-1]
@@ -183,7 +172,7 @@ def test_softmax_model_is_minimised(fit_intercept, rng):
 def test_centred_coefficients_cost_least(alpha_l2, rng):
     V = rng.standard_normal((5, 7))
     V[rng.random(V.shape) < 0.3] = 0
-    centred = finish_softmax._center(V, 0.2, alpha_l2)
+    centred = softmax_proximal.center(V, 0.2, alpha_l2)
 
     def cost(W):
         return np.sum(0.2 * np.abs(W) + alpha_l2 / 2 * W**2, axis=0)
@@ -228,15 +217,13 @@ def test_softmax_kernel_equals_its_twin(l1, l2, rule, layout, seed, rng):
     for k, state in enumerate(states):
         state["intercept"][0] = 0.1 * k
     twins = pickle.loads(pickle.dumps(states))
-    rows = layout(X)
-    models = [
-        linear_problem(
-            rows, np.zeros(1), LogLoss(), state, rule, l1=l1, l2=l2, eta0=0.1
-        )
-        for state in states
-    ]
-    norms2 = (X**2).sum(axis=1)
-    problem = MultinomialProblem(Rows(rows), codes, norms2, models, True)
+    rows = Rows(layout(X))
+    steps = [linear_steps(rows, s, rule, l1=l1, l2=l2, eta0=0.1) for s in states]
+    problem = SoftmaxProblem(rows, codes, rows.squared_norms(), steps)
+    # Before the first step all W are zero.
+    gradient = softmax(0.1 * np.arange(4)) - np.eye(4)[codes]
+    norms2 = (gradient**2).sum(axis=1) * ((X**2).sum(axis=1) + 1)
+    np.testing.assert_allclose(problem.first_norms2(), norms2, rtol=1e-12)
     bits, twin_rng = stream(seed)
     done, sums = run_draws(problem, uniform_kernel(bits, 40), 100)
     order, draws = range(40), []

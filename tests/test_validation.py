@@ -7,7 +7,16 @@ import pytest
 from scipy import sparse
 
 from sklearn_awsgd import AWSGDClassifier
-from sklearn_awsgd._validation import check_number, check_option, check_weights
+from sklearn_awsgd._validation import (
+    Boolean,
+    Integer,
+    Options,
+    Real,
+    check_number,
+    check_option,
+    check_parameters,
+    check_weights,
+)
 from sklearn_awsgd.samplers import StrataSampler
 
 
@@ -354,3 +363,49 @@ def test_helpers_accept_what_is_allowed():
     assert check_weights(2.0, 3) is None
     assert check_weights([5, 5, 5], 3) is None
     np.testing.assert_allclose(check_weights([0, 2, 4], 3), [0, 0.5, 1])
+
+
+class Settings:
+    _parameters = {
+        "kind": Options("a", "b", None),
+        "share": Real(low=0, below=1),
+        "rate": Real(above=0, optional=True),
+        "size": Integer(low=3, words=("auto",)),
+        "average": Integer(low=0, or_boolean=True),
+        "flag": Boolean(),
+    }
+
+    def __init__(self, **values):
+        self.kind, self.share, self.rate = "a", 0, None
+        self.size, self.average, self.flag = "auto", True, 0
+        vars(self).update(values)
+
+    def check(self):
+        check_parameters(self, self._parameters, "sampler.")
+
+
+@pytest.mark.parametrize(
+    "good", [{}, {"kind": None}, {"rate": 2}, {"size": 3, "average": 0, "share": 0.99}]
+)
+def test_parameters_within_their_table_pass(good):
+    Settings(**good).check()
+
+
+@pytest.mark.parametrize(
+    ("bad", "error", "match"),
+    [
+        ({"kind": "c"}, ValueError, r"^sampler.kind='c' is not known; choose one of"),
+        ({"share": 1}, ValueError, r"^sampler.share=1 is out of range: .*>= 0 and < 1"),
+        ({"share": None}, TypeError, r"^sampler.share must be a number, got None"),
+        ({"share": True}, TypeError, r"^sampler.share must be a number, got True"),
+        ({"rate": 0}, ValueError, r"^sampler.rate=0 is out of range"),
+        ({"rate": np.nan}, ValueError, r"^sampler.rate=nan is out of range"),
+        ({"size": 4.0}, TypeError, r"^sampler.size must be an integer, got 4.0"),
+        ({"size": "all"}, TypeError, r"^sampler.size must be an integer, got 'all'"),
+        ({"average": -1}, ValueError, r"^sampler.average=-1 is out of range"),
+        ({"flag": np.ones(2)}, TypeError, r"^sampler.flag must be True or False"),
+    ],
+)
+def test_parameters_outside_their_table_are_refused(bad, error, match):
+    with pytest.raises(error, match=match):
+        Settings(**bad).check()

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_array, column_or_1d
 
-from sklearn_awsgd._kernels._entries import Entries
+from sklearn_awsgd._spaces import EntrySpace
 
 # Ranges of the entries for which the losses are losses.
 RANGES = {"log_loss": (0, 1), "poisson": (0, np.inf)}
@@ -73,18 +73,16 @@ class EntryData:
             weights = None if self.weights is None else self.weights[self.observed]
         return values, weights
 
-    def places(self):
-        """Return the compiled view of where the entries are."""
+    def space(self):
+        """Return where the entries are, as samplers see them."""
         if self.kind == "dense":
-            return Entries(self.X.shape, "dense")
+            return EntrySpace(self.X.shape)
         if sparse.issparse(self.X):
             start, columns = self.X.indptr, self.X.indices
         else:
             start = np.concatenate([[0], np.cumsum(self.observed.sum(axis=1))])
             columns = np.nonzero(self.observed)[1]
-        return Entries(
-            self.X.shape, self.kind, start.astype(np.intp), columns.astype(np.int32)
-        )
+        return EntrySpace(self.X.shape, self.kind, start, columns)
 
     def mean(self, function):
         """Return the weighted mean of a function of the entries."""

@@ -6,20 +6,27 @@ import warnings
 
 import numpy as np
 from scipy.special import logit
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from sklearn_awsgd._factorization.finish import SAMPLING_PASSES, solve_alternately
 from sklearn_awsgd._factorization.model import FactorizationModel
-from sklearn_awsgd._factorization.row_column import RowColumnSampler
+from sklearn_awsgd._factorization.row_solver import LOSSES, make_loss
 from sklearn_awsgd._factorization.training import padded, run_passes
-from sklearn_awsgd._kernels._factorization import LOSSES, FactorizationProblem
+from sklearn_awsgd._kernels._factorization import FactorizationProblem
+from sklearn_awsgd._kernels.settings import Biases, EntryRate, StoredValues
 from sklearn_awsgd._solver.records import Budget, Log
 from sklearn_awsgd._solver.runs import Diverged
 from sklearn_awsgd._solver.stopping import StopRule
-from sklearn_awsgd._validation import check_number, check_option, unchanged_on_failure
-from sklearn_awsgd.samplers import UniformSampler
+from sklearn_awsgd._validation import (
+    Integer,
+    Options,
+    Real,
+    check_parameters,
+    unchanged_on_failure,
+)
+from sklearn_awsgd.samplers import RowColumnSampler, UniformSampler
+from sklearn_awsgd.samplers.base import resolve_sampler
 
 # The default rate, in units of 1 / (curvature scale sqrt(n_components)), and the draws
 # for each parameter of the model after which it has halved.
@@ -178,6 +185,21 @@ class AWSGDMatrixFactorization(FactorizationModel):
     True
     """
 
+    _parameters = {
+        "loss": Options(*LOSSES),
+        "unstored": Options("zero", "missing"),
+        "step": Options("proximal", "gradient"),
+        "learning_rate": Options("auto", "constant", "inverse"),
+        "n_components": Integer(low=1),
+        "alpha": Real(low=0),
+        "epsilon": Real(above=0),
+        "batch_size": Integer(low=1),
+        "max_iter": Integer(low=1),
+        "n_iter_no_change": Integer(low=1),
+        "eta0": Real(above=0, optional=True),
+        "tol": Real(low=0, optional=True),
+    }
+
     def __init__(
         self,
         n_components=10,
@@ -279,46 +301,21 @@ class AWSGDMatrixFactorization(FactorizationModel):
         return self
 
     def _check_params(self):
-        check_option("loss", self.loss, tuple(LOSSES))
-        check_option("unstored", self.unstored, ("zero", "missing"))
-        check_option("step", self.step, ("proximal", "gradient"))
-        rates = ("auto", "constant", "inverse")
-        check_option("learning_rate", self.learning_rate, rates)
-        check_number("n_components", self.n_components, low=1, integer=True)
-        check_number("alpha", self.alpha, low=0)
-        check_number("epsilon", self.epsilon, above=0)
-        check_number("batch_size", self.batch_size, low=1, integer=True)
-        check_number("max_iter", self.max_iter, low=1, integer=True)
-        check_number("n_iter_no_change", self.n_iter_no_change, low=1, integer=True)
+        check_parameters(self, self._parameters)
         if not isinstance(self.missing_values, numbers.Real):
             raise TypeError(
                 f"missing_values={self.missing_values!r} must be a number or NaN."
             )
-        if self.eta0 is not None:
-            check_number("eta0", self.eta0, above=0)
-        if self.tol is not None:
-            check_number("tol", self.tol, low=0)
         self._make_sampler()
 
     def _make_sampler(self):
-        """Return a copy of the setting that the parameter `sampler` stands for."""
-        settings = {
+        """Return a copy of the sampler that the parameter stands for."""
+        named = {
             "auto": RowColumnSampler(),
             "row_column": RowColumnSampler(),
             "uniform": UniformSampler(),
         }
-        if isinstance(self.sampler, str):
-            check_option("sampler", self.sampler, tuple(settings))
-            sampler = settings[self.sampler]
-        elif isinstance(self.sampler, (RowColumnSampler, UniformSampler)):
-            sampler = clone(self.sampler)
-        else:
-            raise TypeError(
-                f"sampler={self.sampler!r} is neither one of {tuple(settings)} nor a "
-                "RowColumnSampler or UniformSampler of sklearn_awsgd.samplers."
-            )
-        sampler.check()
-        return sampler
+        return resolve_sampler(self.sampler, named, "entries")
 
     def _begin(self, data):
         """Set up what outlives a call."""
@@ -432,7 +429,7 @@ class AWSGDMatrixFactorization(FactorizationModel):
             pass_length = min(pass_length, max(2 * data.X.nnz, n_parameters))
         streaming = max_iter is None
         try:
-            outcome, kernel = run_passes(
+            outcome, opened = run_passes(
                 problem,
                 data,
                 self.sampler_,
@@ -449,8 +446,8 @@ class AWSGDMatrixFactorization(FactorizationModel):
         except Diverged as error:
             raise ValueError(self._overflow_message()) from error
         self.n_iter_ = outcome.n_iter
-        self.row_probabilities_ = kernel.row_probabilities()
-        self.column_probabilities_ = kernel.column_probabilities()
+        self.row_probabilities_ = opened.row_probabilities()
+        self.column_probabilities_ = opened.column_probabilities()
         return outcome
 
     def _can_finish(self, data):
@@ -486,17 +483,10 @@ class AWSGDMatrixFactorization(FactorizationModel):
             offset = data.n_entries / 2
             eta0 = AUTO_RATE / unit if eta0 is None else eta0 / offset
         return FactorizationProblem(
-            values,
-            weights,
+            StoredValues(values, weights, data.unstored_weight),
             state,
-            self.loss,
-            self._epsilon,
+            make_loss(self.loss, self._epsilon),
             self._ridge,
-            self._gain,
-            self.global_bias_,
-            eta0,
-            offset,
-            power,
-            self.step == "proximal",
-            data.unstored_weight,
+            Biases(self.global_bias_, self._gain),
+            EntryRate(eta0, offset, power, self.step == "proximal"),
         )

@@ -11,6 +11,15 @@ import numpy as np
 from scipy import sparse
 from scipy.special import expit, xlogy
 
+from sklearn_awsgd._kernels import _losses
+from sklearn_awsgd._kernels._losses import LARGEST_Z
+
+LOSSES = {
+    "squared_error": _losses.SquaredError,
+    "huber": _losses.Huber,
+    "log_loss": _losses.CrossEntropy,
+    "poisson": _losses.Poisson,
+}
 # Numbers in the largest temporary array of a block: 32 MB.
 BLOCK_SIZE = 4_000_000
 # Above this share of observed entries dense products are quicker than sparse ones.
@@ -22,7 +31,11 @@ MAX_HALVINGS = 30
 NEWTON_TOL = 1e-10
 # Keeps systems solvable where alpha is 0 and a row has few entries.
 JITTER = 1e-11
-LARGEST_Z = 150.0
+
+
+def make_loss(name, epsilon):
+    """Return the compiled loss of a name."""
+    return _losses.Huber(epsilon) if name == "huber" else LOSSES[name]()
 
 
 def evaluate_loss(loss, epsilon, y, z):
@@ -36,11 +49,11 @@ def evaluate_loss(loss, epsilon, y, z):
         return r * r / 2, r, np.ones_like(r)
     if loss == "huber":
         r = z - y
-        size = np.abs(r)
-        inside = size <= epsilon
-        value = np.where(inside, r * r / 2, epsilon * (size - epsilon / 2))
-        curvature = np.where(inside, 1.0, epsilon / np.where(inside, 1.0, size))
-        return value, r * curvature, curvature
+        # As a function of z - y.
+        value, first = make_loss(loss, epsilon)(np.zeros(r.size), np.ravel(r))
+        first = first.reshape(r.shape)
+        curvature = np.divide(first, r, out=np.ones_like(r), where=r != 0)
+        return value.reshape(r.shape), r * curvature, curvature
     if loss == "log_loss":
         p = expit(z)
         return np.logaddexp(0, z) - y * z, p - y, p * expit(-z)

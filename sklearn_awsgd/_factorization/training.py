@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from sklearn_awsgd._factorization.row_column import RowColumnSampler
-from sklearn_awsgd._kernels._entries import UniformEntrySampler
 from sklearn_awsgd._solver.records import Budget, Log
 from sklearn_awsgd._solver.runs import solve
+from sklearn_awsgd.samplers import UniformSampler
 
 # "auto" keeps the learned sampler only when it gains more than this. On generated data
 # of many kinds shuffled passes were better below a gain of 2 at equal draws, and below
@@ -34,8 +33,8 @@ def padded(factors):
     return result
 
 
-def run_passes(problem, data, setting, generator, log, *, trying, **settings):
-    """Run passes; return the outcome and the compiled sampler of the last one.
+def run_passes(problem, data, sampler, generator, log, *, trying, **settings):
+    """Run passes; return the outcome and the opened sampler of the last one.
 
     Parameters
     ----------
@@ -43,7 +42,7 @@ def run_passes(problem, data, setting, generator, log, *, trying, **settings):
         Changed in place.
     data : EntryData
         The entries.
-    setting : RowColumnSampler or UniformSampler
+    sampler : BaseSampler
         Keeps what is learned.
     generator : numpy.random.BitGenerator
         Random stream.
@@ -58,26 +57,26 @@ def run_passes(problem, data, setting, generator, log, *, trying, **settings):
     -------
     outcome : Outcome
         How the passes ended; a trial is not one of them.
-    kernel : compiled Sampler
-        The sampler.
+    opened : compiled Sampler or OpenedSampler
+        What drew.
     """
-    places = data.places()
-    uniform = UniformEntrySampler(generator, places)
-    learned = isinstance(setting, RowColumnSampler)
-    kernel = setting.open(places, generator) if learned else uniform
+    space = data.space()
+    sampler.prepare(space, n_problems=1, n_groups=1, strata=None)
+    opened = sampler.open(space, None, 0, generator)
     if trying:
-        learned = _learning_pays(problem, kernel, data, log, settings)
-        setting.keep(kernel)
-        kernel = kernel if learned else uniform
+        pays = _learning_pays(problem, opened, data, log, settings)
+        sampler.keep(0, opened)
+        if not pays:
+            sampler = UniformSampler()
+            opened = sampler.open(space, None, 0, generator)
     passes = Log(log.problem, log.scale, log.verbose)
-    outcome = solve(problem, kernel, log=passes, **settings)
+    outcome = solve(problem, opened, log=passes, **settings)
     log.extend([passes])
-    if learned:
-        setting.keep(kernel)
-    return outcome, kernel
+    sampler.keep(0, opened)
+    return outcome, opened
 
 
-def _learning_pays(problem, kernel, data, log, settings):
+def _learning_pays(problem, opened, data, log, settings):
     """Try the learned sampler; return whether it gains more than shuffled passes.
 
     When it does not, the factors are as they were before.
@@ -88,7 +87,7 @@ def _learning_pays(problem, kernel, data, log, settings):
     # The gain of the second half counts: the first has had little to learn from.
     outcome = solve(
         problem,
-        kernel,
+        opened,
         pass_length=-(-n_draws // 2),
         budget=Budget(max_passes=2),
         batch_size=settings["batch_size"],

@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from sklearn_awsgd._importance.families import MAX_STRATA, score_bins
+from sklearn_awsgd._importance.bins import MAX_STRATA, Strata, score_bins
 
 # Rows that a surrogate is first learned from, and their growth until the next time.
 FIRST_ROWS = 200
@@ -23,18 +23,16 @@ class LearnedStrata:
     ----------
     features : ndarray of shape (n_samples, n_features)
         What the regressor sees.
-    labels : ndarray of shape (n_samples,)
-        Index of each row's label.
-    n_labels : int
-        Number of labels.
+    labels : Strata
+        The labels.
     seed : int
         Random state.
     """
 
-    def __init__(self, features, labels, n_labels, seed):
+    def __init__(self, features, labels, seed):
         self._features = features
-        self._labels = labels
-        self._n_labels = n_labels
+        self._labels = labels.index
+        self._n_labels = labels.n_strata
         self._random = np.random.default_rng(seed)
         self.next_at = FIRST_ROWS
 
@@ -59,12 +57,8 @@ class LearnedStrata:
 
         Returns
         -------
-        strata : ndarray of shape (n_samples,)
-            Stratum of each row.
-        n_strata : int
-            Number of strata in each half.
-        score : ndarray of shape (n_samples,)
-            Predicted |f|.
+        strata : Strata
+            Strata in each half, and |f| as predicted.
         """
         seen = known & (mass > 0)
         n_known = int(seen.sum())
@@ -92,11 +86,11 @@ class LearnedStrata:
             model.fit(self._features[rows], np.sqrt(np.abs(values[rows])))
             root = model.predict(self._features[to_score])
             score[to_score] = np.maximum(root, 0.0) ** 2
-            strata[to_score], _ = score_bins(
+            strata[to_score] = score_bins(
                 score[to_score],
                 mass[to_score],
                 self._labels[to_score],
                 self._n_labels,
                 n_strata // self._n_labels,
             )
-        return strata, n_strata, score
+        return Strata(strata, n_strata, self._n_labels, score)

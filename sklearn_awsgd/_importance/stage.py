@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sklearn_awsgd._importance.intervals import Estimate
 from sklearn_awsgd._kernels._cells import cell_sizes, centre
 
 # Large values that a stratum may hide: half a one, the usual allowance for a count of
@@ -43,6 +44,25 @@ class Scores:
     size: np.ndarray
 
 
+@dataclass
+class Drawn:
+    """The rows drawn in a stage.
+
+    Attributes
+    ----------
+    cells : ndarray of shape (n_drawn,)
+        Cell of each row.
+    parts : ndarray of shape (n_drawn, n_values)
+        Its part of the integrals.
+    score : ndarray of shape (n_drawn,) or None
+        Its score.
+    """
+
+    cells: np.ndarray
+    parts: np.ndarray
+    score: np.ndarray | None = None
+
+
 class Stage:
     """Moments of the two halves' stratified means.
 
@@ -51,10 +71,8 @@ class Stage:
 
     Parameters
     ----------
-    cells : ndarray of shape (n_drawn,)
-        Cell of each row drawn.
-    parts : ndarray of shape (n_drawn, n_values)
-        Its part of the integrals.
+    drawn : Drawn
+        The rows drawn.
     sizes : ndarray of shape (2 * n_strata,)
         Rows of each cell.
     known_sum : ndarray of shape (2, n_values)
@@ -65,24 +83,14 @@ class Stage:
         What is wanted of the integrals.
     n_groups : int
         Number of labels; the strata of a label follow each other.
-    score : ndarray of shape (n_drawn,), default=None
-        Score of each row drawn.
     scores : Scores, default=None
-        Those of all rows.
+        What is known of the scores of all rows.
     """
 
     def __init__(
-        self,
-        cells,
-        parts,
-        sizes,
-        known_sum,
-        half_mass,
-        target,
-        n_groups,
-        score=None,
-        scores=None,
+        self, drawn, sizes, known_sum, half_mass, target, n_groups, scores=None
     ):
+        cells, parts, score = drawn.cells, drawn.parts, drawn.score
         n_cells = len(sizes)
         self._half = np.repeat([0, 1], n_cells // 2)
         self._n_groups = n_groups
@@ -301,8 +309,8 @@ class Stage:
                 events[k] = chance @ deviations / total
         return weight * np.concatenate([events, self._extremes])
 
-    def moments(self, half, share):
-        """Return the moments of a half's part of the estimate, in order.
+    def part(self, half, share):
+        """Return a half's part of the estimate, as an estimate of its own.
 
         Parameters
         ----------
@@ -311,13 +319,13 @@ class Stage:
         share : float
             Factor of this part in the whole.
         """
-        total, squares, largest = self.along_sizes[half]
-        return (
+        powers = share ** np.array([1, 2, 1])
+        return Estimate(
             share * self.mean[half],
             share**2 * self.second[half],
             share**3 * self.third[half],
-            np.array([share * total, share**2 * squares]),
-            share * largest,
+            np.zeros((0, self.mean.shape[1])),
+            powers * self.along_sizes[half],
         )
 
 

@@ -10,71 +10,47 @@ sizes of samples are not tied to what is in them.
 
 import numpy as np
 
-from sklearn_awsgd._importance.integration import (
-    Estimate,
-    draws_wanted,
-    is_narrow,
-)
-from sklearn_awsgd._importance.stage import Scores, Stage, round_to
+from sklearn_awsgd._importance.intervals import Estimate
+from sklearn_awsgd._importance.rounds import Rounds
+from sklearn_awsgd._importance.stage import Drawn, Scores, Stage, round_to
 from sklearn_awsgd._kernels._cells import fill
 
 # Rows of each cell (a stratum in a half) that are taken first; a third moment needs 3.
 LEAST_ROWS = 3
 
 
-class StratifiedRounds:
+class StratifiedRounds(Rounds):
     """Rounds of rows drawn without replacement from the strata of a pool.
 
     Parameters
     ----------
     pool : Pool
         What is evaluated.
+    sampler : StrataSampler
+        Its `mixing` is the share of the rows that are taken in proportion to the size
+        of their stratum.
     generator : numpy.random.BitGenerator
         Random stream.
-    mixing : float
-        Share of the rows that are taken in proportion to the size of their stratum.
-    strata : ndarray of shape (n_samples,)
-        Stratum of each row.
-    n_strata : int
-        Number of strata.
-    n_groups : int
-        Number of labels, each of the same number of strata.
-    score : ndarray of shape (n_samples,), default=None
-        Guess of f, up to a factor: a control variate.
+    strata : Strata
+        The strata to begin with.
     learned : LearnedStrata, default=None
         Makes other strata and scores now and then.
     """
 
     # A round of one row is possible, and so the budget can be spent to the last.
     shortest_round = 1
-    # A run may stop early from this effective sample size on.
     stopping_sample_size = 200
+    foresees_end = True
 
-    def __init__(
-        self,
-        pool,
-        generator,
-        mixing,
-        strata,
-        n_strata,
-        n_groups,
-        score=None,
-        learned=None,
-    ):
-        self.pool = pool
-        self.target = pool.integrand.target
+    def __init__(self, pool, sampler, generator, strata, learned=None):
+        super().__init__(pool, sampler)
         self._random = np.random.Generator(generator)
-        self._mixing = mixing
         self._learned = learned
-        self._n_groups = n_groups
         self._past_stages = []
         # As of the last time that something was learned.
         self._estimate = None
-        self._active = np.ones(2, dtype=bool)
-        # Draws after which the wanted tolerance may be reached, as far as is known.
-        self.end_in_sight = np.inf
-        self.pending = None
-        self.restratify(strata, n_strata, score, self._deal(strata))
+        self._pending_counts, self.pending = None, None
+        self.restratify(strata, self._deal(strata.index))
 
     def _deal(self, strata):
         """Deal the rows of every stratum to the two halves; return their order."""
@@ -97,35 +73,25 @@ class StratifiedRounds:
         """Number of draws: each is of a new row."""
         return self.pool.n_evaluations
 
-    @property
-    def n_evaluations(self):
-        """Number of rows evaluated so far."""
-        return self.pool.n_evaluations
+    def draws_of_halves(self):
+        """Return how many rows of each half are known, from all stages."""
+        known = self.pool.known & (self.pool.mass > 0)
+        return np.bincount(self.half[known], minlength=2)
 
-    @property
-    def n_fetched(self):
-        """Number of rows evaluated, those of an incomplete round included."""
-        return self.n_evaluations + len(self.pool.calls)
-
-    @property
-    def n_unknown(self):
-        """Number of rows not evaluated yet."""
-        return self.pool.n_unknown
-
-    @property
-    def integrand(self):
-        """What is evaluated."""
-        return self.pool.integrand
-
-    def restratify(self, strata, n_strata, score=None, order=None):
+    def restratify(self, strata, order=None):
         """Begin a stage: choose the strata of the rows not evaluated yet.
 
-        Strata and scores of a half must depend on values of the other half only. The
-        rows may be given in random order, sorted by half and stratum.
+        Parameters
+        ----------
+        strata : Strata
+            Strata and scores of a half must depend on values of the other half only.
+        order : ndarray, default=None
+            The rows in random order, sorted by half and stratum.
         """
-        self.n_strata = n_strata
+        self.n_strata = n_strata = strata.n_strata
+        self._n_groups, score = strata.n_labels, strata.score
         unknown = np.flatnonzero(~self.pool.known)
-        cells = self.half * np.int32(n_strata) + strata
+        cells = self.half * np.int32(n_strata) + strata.index
         # In a new order: the rows that an earlier stage left lie in no random one.
         self._order = self._shuffled(unknown, cells) if order is None else order
         self._sizes = np.bincount(cells[unknown], minlength=2 * n_strata)
@@ -184,7 +150,8 @@ class StratifiedRounds:
             (self._spread[self._cells(1 - half)], certainty),
         ):
             weight += share * sizes * spread / ((sizes * spread).sum() or 1.0)
-        return (1 - self._mixing) * weight + self._mixing * sizes / max(sizes.sum(), 1)
+        mixing = self.sampler.mixing
+        return (1 - mixing) * weight + mixing * sizes / max(sizes.sum(), 1)
 
     def _cells(self, half):
         return slice(half * self.n_strata, (half + 1) * self.n_strata)
@@ -192,6 +159,10 @@ class StratifiedRounds:
     def probabilities(self):
         """Return the share of the rows that each stratum should have."""
         return (self._shares(0) + self._shares(1)) / 2
+
+    def keep(self):
+        """Let the sampler keep these shares."""
+        self.sampler.probabilities_ = self.probabilities()[None]
 
     def allocate(self, size):
         """Return how many rows of each cell to draw in a round.
@@ -217,10 +188,6 @@ class StratifiedRounds:
             counts[cells] = round_to(part, least, room, offset)
         return counts
 
-    def go_on(self):
-        """Let both halves draw again: what ended one may no longer be wanted."""
-        self._active[:] = True
-
     def _split(self, size, least):
         """Return how many rows to draw of each half."""
         room = np.add.reduceat(self._sizes - self._taken, [0, self.n_strata])
@@ -241,17 +208,13 @@ class StratifiedRounds:
         return np.maximum(np.minimum(self._sizes, LEAST_ROWS) - self._taken, 0)
 
     def draw(self, size):
-        """Draw a round and evaluate it.
-
-        When the loss fails, the rows stay pending: drawing others instead would leave
-        out those on which it fails.
-        """
+        """Draw a round and evaluate it."""
         if self.pending is None:
-            counts = self.allocate(size)
+            counts = self._pending_counts = self.allocate(size)
             begin = self._begin + self._taken - (np.cumsum(counts) - counts)
             rows = np.repeat(begin, counts) + np.arange(counts.sum())
-            self.pending = counts, self._order[rows]
-        counts, rows = self.pending
+            self.pending = self._order[rows]
+        counts, rows = self._pending_counts, self.pending
         values = self.pool.evaluate(rows)
         self.pending = None
         self._taken += counts
@@ -264,13 +227,9 @@ class StratifiedRounds:
 
     def finish(self):
         """Evaluate all that is not known yet."""
-        self._active[:] = True
+        self.go_on()
         while self.n_unknown:
             self.draw(self.n_unknown)
-
-    def exact(self):
-        """Return the integral itself, once nothing is unknown."""
-        return self.pool.exact()
 
     def least_left(self, max_evaluations):
         """Return how much of a budget must be left for a round."""
@@ -303,19 +262,21 @@ class StratifiedRounds:
             values = np.einsum("ij,ij->i", self.pool.values, directions[self.half])
             made = learned.strata(self.pool.known, self.half, values, self.pool.mass)
             self._past_stages.append(self._stage)
-            self.restratify(*made)
+            self.restratify(made)
 
     def _measure(self):
         """Measure the current stage, and learn the spread of its cells."""
         self._stage = Stage(
-            self._drawn.get("cells", np.intp),
-            self._drawn.get("parts"),
+            Drawn(
+                self._drawn.get("cells", np.intp),
+                self._drawn.get("parts"),
+                None if self._score is None else self._drawn.get("score"),
+            ),
             self._sizes,
             self._known_sum,
             self._half_mass,
             self.target,
             self._n_groups,
-            None if self._score is None else self._drawn.get("score"),
             self._scores,
         )
         self._spread = np.sqrt(self._stage.squares)
@@ -323,14 +284,7 @@ class StratifiedRounds:
         self._estimate = None
 
     def estimate(self, half=None):
-        """Return the estimate over the pool.
-
-        Parameters
-        ----------
-        half : {0, 1}, default=None
-            Return what this half tells about the estimate of both, as if the other one
-            were like it.
-        """
+        """Return the estimate, of both halves or as one of them tells it."""
         if half is None and self._estimate is not None:
             return self._estimate
         stages = [*self._past_stages, *([self._stage] if self._stage else [])]
@@ -343,11 +297,16 @@ class StratifiedRounds:
                 weights = np.array(weights)
                 weights /= weights.sum()
             scale = 1.0 if half is None else 0.5 / self._half_mass[h]
-            parts += [s.moments(h, c * scale) for s, c in zip(stages, weights)]
-        mean, second, third, sizes, largest = zip(*parts)
-        sizes = np.array([*sum(sizes), max(largest)])
-        events = self._hidden_events(stages[-1], half, sum(mean))
-        estimate = Estimate(sum(mean), sum(second), sum(third), events, sizes)
+            parts += [s.part(h, c * scale) for s, c in zip(stages, weights)]
+        mean = sum(part.mean for part in parts)
+        sizes = np.stack([part.sizes for part in parts])
+        estimate = Estimate(
+            mean,
+            sum(part.second for part in parts),
+            sum(part.third for part in parts),
+            self._hidden_events(stages[-1], half, mean),
+            np.append(sum(sizes[:, :2]), sizes[:, 2].max()),
+        )
         if half is None:
             self._estimate = estimate
         return estimate
@@ -359,39 +318,6 @@ class StratifiedRounds:
             return events
         # Nothing varied: what is known is the range.
         return stage.largest_weight / self.pool.n_points * (bounds - mean)[:, None]
-
-    def has_reached(self, rtol, confidence, with_past):
-        """Decide for each half whether it goes on; return whether none does.
-
-        Parameters
-        ----------
-        rtol : float
-            Wanted half width of the interval, relative to the estimate.
-        confidence : float
-            Of the interval.
-        with_past : callable
-            Takes an estimate over this pool, returns that over all of a stream.
-        """
-        # Of all stages, as the estimates are.
-        known = self.pool.known & (self.pool.mass > 0)
-        taken = np.bincount(self.half[known], minlength=2)
-        wanted = np.zeros(2)
-        for half in (0, 1):
-            other = with_past(self.estimate(1 - half))
-            factor = draws_wanted(
-                other, self.target, rtol, confidence, self.stopping_sample_size
-            )
-            wanted[half] = taken[1 - half] * factor
-        self._active = taken < wanted
-        missing = np.maximum(wanted - taken, 0.0).sum()
-        self.end_in_sight = self.n_draws + missing
-        if self._active.any():
-            return False
-        whole = with_past(self.estimate())
-        if is_narrow(whole, self.target, rtol, confidence, self.stopping_sample_size):
-            return True
-        self.go_on()
-        return False
 
     def variance_gain(self):
         """Return the variance of a plain average of as many rows, over ours."""

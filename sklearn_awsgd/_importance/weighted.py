@@ -1,18 +1,13 @@
-"""Rounds of draws with replacement, weighted by 1/q: Algorithm 1 of the paper.
-
-The draws of every round are dealt to two halves, and each half ends when the *other*
-one says so: a run that has been low also looks precise, and must not end for that.
-"""
+"""Rounds of draws with replacement, weighted by 1/q: Algorithm 1 of the paper."""
 
 import numpy as np
 
-from sklearn_awsgd._importance.integration import (
-    Estimate,
-    draws_wanted,
-    is_narrow,
-)
+from sklearn_awsgd._importance.intervals import Estimate
+from sklearn_awsgd._importance.rounds import Rounds
+from sklearn_awsgd._kernels._loop import POINT, SUMS
+from sklearn_awsgd._solver.runs import run_batches, unbiasing_weights
 
-# Growth of the draws at which the family learns afresh; in between it learns from each
+# Growth of the draws at which the sampler learns afresh; in between it learns from each
 # round.
 REFIT_GROWTH = 1.4
 # The run ends when less than this share of the budget is left, draws with replacement
@@ -92,31 +87,33 @@ class Combination:
         return Estimate(mean, second, third, events, sizes)
 
 
-class WeightedRounds:
-    """Rounds of weighted draws from a space.
+class WeightedRounds(Rounds):
+    """Rounds of weighted draws.
+
+    A round is one batch of :func:`sklearn_awsgd._solver.runs.run_batches`: draw, step,
+    observe. There is no model; a step evaluates the points and takes them into the
+    estimate.
 
     Parameters
     ----------
-    space : FiniteSpace or DistributionSpace
-        What is integrated over, evaluated and drawn.
+    pool : Pool or Locations
+        What is evaluated.
+    sampler : BaseSampler
+        Keeps what is learned.
+    opened : OpenedSampler
+        The same, opened: draws and learns.
     """
 
     # Shorter ones have no third moment.
     shortest_round = 3
-    # A run may stop early from this effective sample size on. Draws of known points are
-    # without error and do not count.
+    # Draws of known points are without error and do not count.
     stopping_sample_size = 100
-    # Draws after which the wanted tolerance may be reached: not foreseen here, where
-    # the variance falls faster than with the number of draws.
-    end_in_sight = np.inf
 
-    def __init__(self, space):
-        self.space = space
-        self.integrand = space.integrand
-        self.target = target = space.integrand.target
-        self.halves = tuple(Combination(target.n_values) for _ in range(2))
-        self._active = np.ones(2, dtype=bool)
-        self.direction = target.direction(np.zeros(target.n_values))
+    def __init__(self, pool, sampler, opened):
+        super().__init__(pool, sampler)
+        self.opened = opened
+        self.halves = tuple(Combination(self.target.n_values) for _ in range(2))
+        self.direction = self.target.direction(np.zeros(self.target.n_values))
         self.pending = None
         self._refit_at = 0
         # Of one uniform draw along the direction: sums of 1/q, f/q and f^2/q.
@@ -127,49 +124,49 @@ class WeightedRounds:
         """Number of draws, with replacement."""
         return sum(half.n_draws for half in self.halves)
 
-    @property
-    def n_evaluations(self):
-        """Number of different points evaluated."""
-        return self.space.n_evaluations
-
-    @property
-    def n_fetched(self):
-        """Number of points evaluated, those of an incomplete round included."""
-        return self.n_evaluations + len(self.space.calls)
-
-    @property
-    def n_unknown(self):
-        """Number of points not evaluated yet."""
-        return self.space.n_unknown
+    def draws_of_halves(self):
+        """Return how many draws each half has had."""
+        return np.array([half.n_draws for half in self.halves])
 
     def draw(self, size):
-        """Draw a round, evaluate it and let the family learn.
+        """Draw a round, evaluate it and let the sampler learn."""
+        size = size if self.pending is None else len(self.pending)
+        run_batches(self, self, size, np.empty(size, dtype=POINT), np.zeros(len(SUMS)))
 
-        When the loss fails, the points stay pending: drawing others instead would leave
-        out those on which it fails.
-        """
+    def draw_points(self, n_points):
+        """Draw the points of a round, or those of the round that is pending."""
         if self.pending is None:
-            self.pending = self.space.family.draw_points(size)
-        points = self.pending
-        known = self.space.known_share
-        values, guess, total = self.space.evaluate(points)
+            self.pending = self.opened.draw_points(n_points)
+        return self.pending
+
+    def step_points(self, points, weights):
+        """Evaluate points and take them into the estimate.
+
+        Parameters
+        ----------
+        points : structured ndarray
+            As drawn; value and square of the weighted value are filled in, both along
+            the direction of interest.
+        weights : ndarray of shape (n_points,)
+            1/q of each.
+        """
+        known = self.pool.known_share
+        made = self.pool.evaluate_points(points)
         self.pending = None
-        # The only place where the unbiasing factor 1/q is formed.
-        weight = 1 / points["q"]
         # Draws of known points are without error, so that the variance of a round
         # falls with their share; the weight of a round makes use of it.
-        parts = total + (values - guess) * weight[:, None]
+        parts = made.guess_mean + (made.values - made.guess) * weights[:, None]
         for half, rows in self._deal(len(parts)):
             half.add(parts[rows], self.direction, 1 / (1 - known))
-        along = values @ self.direction
-        points["norm2"] = (along * weight) ** 2
-        self.space.family.observe_points(points)
-        self._uniform += weight.sum(), along @ weight, along**2 @ weight
+        along = made.values @ self.direction
+        points["loss"] = along
+        points["norm2"] = (along * weights) ** 2
+        self._uniform += weights.sum(), along @ weights, along**2 @ weights
         self.direction = self.target.direction(self.estimate().mean)
 
-    def go_on(self):
-        """Let both halves draw again: what ended one may no longer be wanted."""
-        self._active[:] = True
+    def observe_points(self, points):
+        """Let the sampler learn from points that have been evaluated."""
+        self.opened.observe_points(points)
 
     def _deal(self, n_draws):
         """Yield the halves that go on, each with the rows of a round it gets."""
@@ -183,72 +180,26 @@ class WeightedRounds:
             yield half, slice(begin, end)
 
     def learn(self, left=0):
-        """Let the family learn afresh, now and then, whatever is left to evaluate."""
-        if self.n_draws >= self._refit_at:
+        """Let the sampler learn afresh, now and then, whatever is left to evaluate."""
+        if self.n_draws >= self._refit_at and hasattr(self.opened, "refit"):
             self._refit_at = REFIT_GROWTH * self.n_draws
-            self.space.family.refit()
+            self.opened.refit()
 
     def least_left(self, max_evaluations):
         """Return how much of a budget must be left for a round."""
         return max(self.shortest_round, int(BUDGET_LEFT * max_evaluations))
 
-    def least_round(self):
-        """Return how many draws the next round must have."""
-        return self.shortest_round
-
     def finish(self):
         """Evaluate all that is not known yet."""
-        self.space.finish()
-
-    def exact(self):
-        """Return the integral itself, once nothing is unknown."""
-        return self.space.exact()
+        self.pool.finish()
 
     def estimate(self, half=None):
-        """Return the estimate over the space.
-
-        Parameters
-        ----------
-        half : {0, 1}, default=None
-            Return what this half tells about the estimate of both, as if the other one
-            were like it.
-        """
+        """Return the estimate, of both halves or as one of them tells it."""
         chosen = self.halves if half is None else (self.halves[half],) * 2
         first, *second = (h.snapshot() for h in chosen if h.n_draws)
         # With equal weights, whatever their numbers of draws: these go with the values
         # of the other half.
         return first.merge(second[0], 0.5) if second else first
-
-    def has_reached(self, rtol, confidence, with_past):
-        """Decide for each half whether it goes on; return whether none does.
-
-        Parameters
-        ----------
-        rtol : float
-            Wanted half width of the interval, relative to the estimate.
-        confidence : float
-            Of the interval.
-        with_past : callable
-            Takes an estimate over this space, returns that over all of a stream.
-        """
-        n_draws = np.array([half.n_draws for half in self.halves])
-        if not n_draws.all():
-            return False
-        least = self.stopping_sample_size
-        wanted = [
-            n_draws[other]
-            * draws_wanted(
-                with_past(self.estimate(other)), self.target, rtol, confidence, least
-            )
-            for other in (1, 0)
-        ]
-        self._active = n_draws < wanted
-        if self._active.any():
-            return False
-        # Both go on if the run does.
-        self.go_on()
-        whole = with_past(self.estimate())
-        return is_narrow(whole, self.target, rtol, confidence, least)
 
     def variance_gain(self):
         """Return the variance of as many uniform evaluations, over ours."""
@@ -260,10 +211,16 @@ class WeightedRounds:
         return uniform / self.n_evaluations / ours
 
     def probabilities(self):
-        """Return what the family has learned."""
-        return self.space.family.probabilities()
+        """Return the probabilities of strata, or of the rows and of the columns."""
+        if self.pool.n_columns is not None:
+            return self.opened.row_probabilities(), self.opened.column_probabilities()
+        return self.opened.stratum_probabilities()
+
+    def keep(self):
+        """Let the sampler keep what has been learned."""
+        self.sampler.keep(0, self.opened)
 
     def sample(self, n_samples):
-        """Draw positions or locations from the learned distribution, with weights."""
-        points = self.space.family.draw_points(n_samples)
-        return self.space.places(points), 1 / points["q"]
+        """Draw positions, entries or locations, with weights."""
+        points = self.opened.draw_points(n_samples)
+        return self.pool.places(points), unbiasing_weights(points)

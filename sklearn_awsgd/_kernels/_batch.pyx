@@ -3,7 +3,7 @@
 
 import numpy as np
 
-from libc.math cimport copysign, fabs, floor
+from libc.math cimport floor
 
 from scipy.linalg.cython_blas cimport dgemv
 
@@ -13,10 +13,10 @@ from sklearn_awsgd._kernels._rows cimport (
 )
 
 cdef enum:
-    # Dense rows up to this length are multiplied in blocks of at most BLOCK_SIZE
+    # Dense rows up to this length are multiplied in blocks of at most NUMBERS_OF_BLOCK
     # numbers, below what would wake the threads of BLAS.
     SHORT_ROW = 512
-    BLOCK_SIZE = 8192
+    NUMBERS_OF_BLOCK = 8192
     LARGEST_BLOCK = 64
 
 
@@ -25,8 +25,7 @@ def evaluate(
     Loss loss,
     const double[::1] y,
     const double[::1] mass,
-    const double[::1] coef,
-    double intercept,
+    const double[::1] v,
     double[:, ::1] gradients,
     double[:, ::1] sums,
     double[::1] curvatures,
@@ -42,8 +41,8 @@ def evaluate(
         The linear model.
     mass : ndarray of shape (n_samples,) or None
         P of each row; None when all are equal.
-    coef, intercept : ndarray of shape (n_features,) and float
-        The point.
+    v : ndarray of shape (n_features + 1,)
+        The point: coefficients, then the intercept.
     gradients : ndarray of shape (2, n_features + 1)
         Set to the sum of P c x of each side, the intercept's last.
     sums : ndarray of shape (2, 2)
@@ -64,7 +63,7 @@ def evaluate(
     # Blocks of rows, whose second reading finds them in the cache; rows that have to be
     # converted, or fill it by themselves, are handled one by one.
     if with_blas:
-        block = max(1, min(<Py_ssize_t> LARGEST_BLOCK, BLOCK_SIZE // d))
+        block = max(1, min(<Py_ssize_t> LARGEST_BLOCK, NUMBERS_OF_BLOCK // d))
     elif in_place and not is_dense:
         block = LARGEST_BLOCK
     cdef double[::1] scores = np.empty(block), losses = np.empty(block)
@@ -80,13 +79,13 @@ def evaluate(
             size = min(block, n - start)
             get_row(rows, start, &row)
             if with_blas:
-                block_scores(row.values, size, d, &coef[0], &scores[0])
+                block_scores(row.values, size, d, &v[0], &scores[0])
             else:
                 for k in range(size):
                     get_row(rows, start + k, &row)
-                    scores[k] = dot(&row, &coef[0])
+                    scores[k] = dot(&row, &v[0])
             for k in range(size):
-                scores[k] += intercept
+                scores[k] += v[d]
             loss.evaluate_many(
                 &y[start], &scores[0], size, &losses[0], &derivatives[0],
                 &curvatures[start],
@@ -231,50 +230,3 @@ def hessian_diagonal(Rows rows, const double[::1] mass, const double[::1] curvat
                 view[j] += weight * row.values[k] * row.values[k]
             view[d] += weight
     return diagonal
-
-
-def minimize_l1_model(
-    const double[:, ::1] hessian,
-    const double[::1] gradient,
-    const double[::1] w,
-    double alpha_l1,
-    double[::1] d,
-    Py_ssize_t max_sweeps,
-):
-    """Minimise <g, d> + d^T H d / 2 + alpha_l1 ||w + d||_1 by coordinate descent.
-
-    Parameters
-    ----------
-    hessian : ndarray of shape (p, p)
-        H, symmetric, with a positive diagonal.
-    gradient, w : ndarray of shape (p,)
-        g and w; the last coordinate is the intercept, which has no l1 penalty.
-    alpha_l1 : float
-        Strength of the l1 penalty.
-    d : ndarray of shape (p,)
-        Set to the minimiser.
-    max_sweeps : int
-        Largest number of sweeps over the coordinates.
-    """
-    cdef Py_ssize_t _sweep, j, k, p = w.shape[0]
-    cdef double old, new, size, change, largest, first = 0.0
-    cdef double[::1] slope = np.array(gradient)
-    d[:] = 0.0
-    with nogil:
-        for _sweep in range(max_sweeps):
-            largest = 0.0
-            for j in range(p):
-                old = w[j] + d[j]
-                new = old - slope[j] / hessian[j, j]
-                if j < p - 1:
-                    size = fabs(new) - alpha_l1 / hessian[j, j]
-                    new = copysign(size, new) if size > 0.0 else 0.0
-                change = new - old
-                if change != 0.0:
-                    d[j] += change
-                    for k in range(p):
-                        slope[k] += change * hessian[j, k]
-                    largest = max(largest, change * change * hessian[j, j])
-            first = max(first, largest)
-            if largest <= 1e-16 * first:
-                break

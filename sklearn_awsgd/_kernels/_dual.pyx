@@ -28,7 +28,7 @@ from sklearn_awsgd._kernels._rows cimport (
 
 cdef enum:
     # Newton steps, or halvings where they leave the bracket.
-    MOST_TRIALS = 60
+    MAX_ROOT_STEPS = 60
 
 # How well the equation of a step is solved, relative to the step.
 cdef double ACCURACY = 0.1
@@ -42,20 +42,22 @@ cdef class DualSteps(Problem):
 
     Parameters
     ----------
-    rows, loss, y, norms2, state, fit_intercept
-        As for :class:`~sklearn_awsgd._kernels._linear.LinearProblem`; the coefficients
-        must be zero.
+    rows, loss, y, norms2
+        As for :class:`~sklearn_awsgd._kernels._linear.LinearProblem`.
+    state : dict of ndarray
+        `coef`, `intercept` and `clock` as for
+        :class:`~sklearn_awsgd._kernels._steps.Steps`; the coefficients must be zero.
     mass : ndarray of shape (n_samples,) or None
         P of each row; None when all are equal.
     alpha : float > 0
         Strength of the penalty.
-    beta : float > 0
-        Strength of what holds the intercept.
+    beta : float > 0 or None
+        Strength of what holds the intercept; None for a model without one.
     """
 
     def __init__(
         self, Rows rows, Loss loss, const double[::1] y, const double[::1] norms2,
-        state, bint fit_intercept, const double[::1] mass, double alpha, double beta,
+        state, const double[::1] mass, double alpha, beta,
     ):
         self.rows = rows
         self.loss = loss
@@ -66,9 +68,10 @@ cdef class DualSteps(Problem):
         self.coef = state["coef"]
         self.intercept = state["intercept"]
         self.clock = state["clock"]
-        self.fit_intercept = fit_intercept
         self.alpha = alpha
-        self.beta = beta
+        self.fit_intercept = beta is not None
+        if self.fit_intercept:
+            self.beta = beta
         # f*(0) = 0 for a loss whose infimum is zero.
         self.variates = np.zeros(rows.n_rows)
         self.conjugates = np.zeros(rows.n_rows)
@@ -110,7 +113,7 @@ cdef class DualSteps(Problem):
         cdef double near = 0.0, far = derivative - a, miss = far, t = 0.0, trial, value
         cdef double here = z
         cdef Py_ssize_t _trial
-        for _trial in range(MOST_TRIALS):
+        for _trial in range(MAX_ROOT_STEPS):
             trial = t + miss / (1.0 + k * self.loss.curvature(y, here, derivative))
             if (trial - near) * (far - trial) <= 0.0:
                 trial = 0.5 * (near + far)

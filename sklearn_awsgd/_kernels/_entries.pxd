@@ -7,7 +7,7 @@ from sklearn_awsgd._kernels._samplers cimport RandomSampler
 
 cdef enum:
     # Points drawn ahead, so that their memory is there when their step comes.
-    PATIENCE = 32
+    POINTS_AHEAD = 32
 
 
 cdef inline double within(double u, double start, double stretch) noexcept nogil:
@@ -72,7 +72,7 @@ cdef struct Shuffle:
 
 
 @cython.final
-cdef class UniformEntrySampler(RandomSampler):
+cdef class ShuffledEntries(RandomSampler):
     cdef Entries entries
     # Where the pass is: in its chunks, and in the block that is dealt.
     cdef Shuffle chunk_order, block_order

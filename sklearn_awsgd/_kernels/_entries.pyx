@@ -190,7 +190,7 @@ cdef inline unsigned long long deal(Shuffle* order) noexcept nogil:
 
 
 @cython.final
-cdef class UniformEntrySampler(RandomSampler):
+cdef class ShuffledEntries(RandomSampler):
     """Shuffled passes over the entries: every one once, then a new order.
 
     Chunks of neighbouring entries are dealt in random order; as many as fit into a
@@ -215,7 +215,7 @@ cdef class UniformEntrySampler(RandomSampler):
         self.n_chunks = (last >> self.chunk_bits) + 1
         set_up(&self.block_order, min(n_bits, BLOCK_BITS))
         set_up(&self.chunk_order, max(int(self.n_chunks - 1).bit_length(), 1))
-        self.patience = PATIENCE
+        self.patience = POINTS_AHEAD
 
     cdef void next_block(self) noexcept nogil:
         cdef int filled = 0, slot

@@ -1,7 +1,7 @@
 cimport cython
 
 from sklearn_awsgd._kernels._entries cimport (
-    PATIENCE,
+    POINTS_AHEAD,
     Entries,
     GuideTable,
     below,
@@ -10,10 +10,6 @@ from sklearn_awsgd._kernels._entries cimport (
 from sklearn_awsgd._kernels._loop cimport Point
 from sklearn_awsgd._kernels._samplers cimport RandomSampler
 
-
-cdef enum:
-    MOMENTS
-    SGD
 
 # Part of the mixture that a point was drawn from.
 cdef enum:
@@ -32,10 +28,10 @@ cdef enum:
     N_FIELDS
 
 
-cdef class LearnedEntrySampler(RandomSampler):
+cdef class LearnedEntryDraws(RandomSampler):
     cdef Entries entries
     # Random numbers of the next draws, two for each, and how many of them are used up.
-    cdef double numbers[2 * PATIENCE]
+    cdef double numbers[2 * POINTS_AHEAD]
     cdef int n_used
 
     @cython.final
@@ -70,7 +66,7 @@ cdef class LearnedEntrySampler(RandomSampler):
 
 
 @cython.final
-cdef class ProductSampler(LearnedEntrySampler):
+cdef class ProductDraws(LearnedEntryDraws):
     cdef GuideTable row_table, column_table
     # Squares of the two components, then their counts.
     cdef double[::1] parts

@@ -11,9 +11,10 @@ cimport cython
 from libc.math cimport exp, fmax, fmin, sqrt
 
 from sklearn_awsgd._kernels._rows cimport PREFETCH
+from sklearn_awsgd._kernels._samplers cimport (
+    MOMENTS, SGD, TINY_MOMENT, update_mean
+)
 
-# Keeps the probabilities defined while all gradients seen are zero.
-cdef double TINY = 1e-150
 # A row or column begins with this many visits' worth of the mean of all: one visit
 # alone says little about it.
 cdef double PRIOR_VISITS = 4.0
@@ -27,7 +28,7 @@ cdef enum:
 UPDATES = {"moments": MOMENTS, "sgd": SGD}
 
 
-cdef class LearnedEntrySampler(RandomSampler):
+cdef class LearnedEntryDraws(RandomSampler):
     """What the samplers share that learn a number for each row and each column.
 
     "moments" holds for each row and column the running mean of
@@ -43,25 +44,19 @@ cdef class LearnedEntrySampler(RandomSampler):
     state : dict of ndarray
         `table` of shape (n_rows + n_columns, 4), its columns named in the ``.pxd``
         file, `scale` of shape (2,) and `parts` of shape (4,), changed in place.
-    update : {"moments", "sgd"}
-        How the probabilities are learned.
-    mixing, forgetting, eta0 : float
-    normalize : bool
-        See :class:`sklearn_awsgd.samplers.RowColumnSampler`.
+    setting : RowColumnSampler
+        Its `update`, `mixing`, `forgetting`, `eta0` and `normalize` are used.
     """
 
-    def __init__(
-        self, generator, Entries entries, state, str update, double mixing,
-        double forgetting, double eta0, bint normalize,
-    ):
+    def __init__(self, generator, Entries entries, state, setting):
         super().__init__(generator)
         cdef Py_ssize_t size = entries.n_rows + entries.n_columns
         self.entries = entries
-        self.update = UPDATES[update]
-        self.mixing = mixing
-        self.forgetting = forgetting
-        self.eta0 = eta0
-        self.normalize = normalize
+        self.update = UPDATES[setting.update]
+        self.mixing = setting.mixing
+        self.forgetting = setting.forgetting
+        self.eta0 = setting.eta0
+        self.normalize = setting.normalize
         self.table = state["table"]
         self.scale = state["scale"]
         if self.update == SGD:
@@ -69,10 +64,10 @@ cdef class LearnedEntrySampler(RandomSampler):
             self.hits = np.zeros(size)
         # What is O(n_rows + n_columns) is done once in some times as many draws; the
         # paper's own rule moves after each batch.
-        self.period = REST * size if self.update == MOMENTS or normalize else 1
+        self.period = REST * size if self.update == MOMENTS or self.normalize else 1
         if self.period > 1:
-            self.patience = PATIENCE
-        self.n_used = 2 * PATIENCE
+            self.patience = POINTS_AHEAD
+        self.n_used = 2 * POINTS_AHEAD
 
     @cython.final
     cdef const double* next_numbers(self) noexcept nogil:
@@ -83,8 +78,8 @@ cdef class LearnedEntrySampler(RandomSampler):
         but the time to wait.
         """
         cdef int r
-        if self.n_used == 2 * PATIENCE:
-            for r in range(2 * PATIENCE):
+        if self.n_used == 2 * POINTS_AHEAD:
+            for r in range(2 * POINTS_AHEAD):
                 self.numbers[r] = self.bits.next_double(self.bits.state)
             self.n_used = 0
             self.look_ahead()
@@ -97,11 +92,10 @@ cdef class LearnedEntrySampler(RandomSampler):
     @cython.final
     cdef void learn(self, Py_ssize_t k, double share, double square) noexcept nogil:
         """Take in a square for row or column k, drawn through it with odds `share`."""
-        cdef double weight
-        self.table[k, COUNT] += self.forgetting * (1.0 - self.table[k, COUNT]) * share
-        if self.table[k, COUNT] > 0.0:
-            weight = self.forgetting * share / self.table[k, COUNT]
-            self.table[k, SQUARE] += weight * (square - self.table[k, SQUARE])
+        update_mean(
+            &self.table[k, SQUARE], &self.table[k, COUNT], self.forgetting, share,
+            square,
+        )
 
     @cython.final
     cdef void hit(self, Py_ssize_t k, double norm2) noexcept nogil:
@@ -134,7 +128,7 @@ cdef class LearnedEntrySampler(RandomSampler):
         """
         cdef Py_ssize_t k
         cdef int d
-        cdef double g, largest, weight
+        cdef double g, largest
         cdef double eta = self.eta0
         if self.normalize:
             eta *= self.n_learned > 1.0 and self.scale[0] > 0.0
@@ -158,9 +152,10 @@ cdef class LearnedEntrySampler(RandomSampler):
             for k in range(self.bounds[d], self.bounds[d + 1]):
                 g = fmax(self.table[k, TAU] - largest, LOWEST_TAU)
                 self.table[k, TAU] = fmin(g, 0.0)
-        self.scale[1] += self.forgetting * (1.0 - self.scale[1])
-        weight = self.forgetting / self.scale[1]
-        self.scale[0] += weight * (self.batch_norm2 / self.batch_size - self.scale[0])
+        update_mean(
+            &self.scale[0], &self.scale[1], self.forgetting, 1.0,
+            self.batch_norm2 / self.batch_size,
+        )
         self.batch_norm2 = 0.0
         self.gradient_total = 0.0
         self.n_learned = 0.0
@@ -188,7 +183,8 @@ cdef class LearnedEntrySampler(RandomSampler):
                         # The running mean, with the prior for a few visits more.
                         g = self.table[k, COUNT] * self.table[k, SQUARE] + prior * seen
                         g /= self.table[k, COUNT] + prior
-                        self.table[k, PROBABILITY] = self.base[k] * sqrt(TINY + g)
+                        g = sqrt(TINY_MOMENT + g)
+                        self.table[k, PROBABILITY] = self.base[k] * g
                 total += self.table[k, PROBABILITY]
             for k in range(self.bounds[d], self.bounds[d + 1]):
                 self.table[k, PROBABILITY] /= total
@@ -198,7 +194,7 @@ cdef class LearnedEntrySampler(RandomSampler):
 
 
 @cython.final
-cdef class ProductSampler(LearnedEntrySampler):
+cdef class ProductDraws(LearnedEntryDraws):
     """Row times column, for matrices without missing entries.
 
     ``q(i, j) = n m p_i p_j`` in the learned part, mixed with the uniform distribution
@@ -207,12 +203,8 @@ cdef class ProductSampler(LearnedEntrySampler):
     of rows and columns can tell them from the zeros.
     """
 
-    def __init__(
-        self, generator, entries, state, update, mixing, forgetting, eta0, normalize
-    ):
-        super().__init__(
-            generator, entries, state, update, mixing, forgetting, eta0, normalize
-        )
+    def __init__(self, generator, entries, state, setting):
+        super().__init__(generator, entries, state, setting)
         n = self.entries.n_rows
         self.bounds[1] = n
         self.bounds[2] = n + self.entries.n_columns
@@ -242,14 +234,14 @@ cdef class ProductSampler(LearnedEntrySampler):
     cdef void look_ahead(self) noexcept nogil:
         cdef double u
         cdef int r
-        for r in range(0, 2 * PATIENCE, 2):
+        for r in range(0, 2 * POINTS_AHEAD, 2):
             if self.numbers[r] >= self.product_start:
                 u = within(
                     self.numbers[r], self.product_start, self.product_stretch
                 )
                 self.row_table.ask(u)
                 self.column_table.ask(self.numbers[r + 1])
-        for r in range(0, 2 * PATIENCE, 2):
+        for r in range(0, 2 * POINTS_AHEAD, 2):
             if self.numbers[r] >= self.product_start:
                 u = within(
                     self.numbers[r], self.product_start, self.product_stretch
@@ -311,11 +303,10 @@ cdef class ProductSampler(LearnedEntrySampler):
         # A part is seen at each draw, a row once in a while: this is about the same
         # memory in draws.
         cdef double weight = self.forgetting / self.table.shape[0] * share
-        self.parts[2 + part] += (1.0 - self.parts[2 + part]) * weight
-        if self.parts[2 + part] > 0.0:
-            weight /= self.parts[2 + part]
-            norm2 *= probability * probability
-            self.parts[part] += weight * (norm2 - self.parts[part])
+        update_mean(
+            &self.parts[part], &self.parts[2 + part], weight, 1.0,
+            norm2 * (probability * probability),
+        )
 
     cdef void refresh(self) noexcept nogil:
         cdef double product, stored
@@ -328,8 +319,8 @@ cdef class ProductSampler(LearnedEntrySampler):
         if not self.entries.dense and self.entries.columns.shape[0] > 0:
             self.stored = 0.5
             if self.parts[2] > 0.0 and self.parts[3] > 0.0:
-                product = sqrt(self.parts[0] + TINY)
-                stored = sqrt(self.parts[1] + TINY)
+                product = sqrt(self.parts[0] + TINY_MOMENT)
+                stored = sqrt(self.parts[1] + TINY_MOMENT)
                 # A part that starves would not renew what it has learned.
                 self.stored = fmin(fmax(stored / (product + stored), 0.05), 0.95)
         self.product_start = self.mixing + (1.0 - self.mixing) * self.stored

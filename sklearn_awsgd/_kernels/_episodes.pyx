@@ -148,6 +148,9 @@ cdef class EpisodeSpace:
         Sizes.
     """
 
+    kind = "episodes"
+    stationary = False
+
     def __init__(self, double[:, ::1] policy, Py_ssize_t max_steps):
         self.n_states, self.n_actions = policy.shape[0], policy.shape[1]
         self.max_steps = max_steps
@@ -184,7 +187,7 @@ cdef class EpisodeSpace:
     def place(self, states, actions, rewards, str ending):
         """Put an episode here that was simulated elsewhere.
 
-        A sampler then sets its densities (``TrajectorySampler.weigh``).
+        A sampler then sets its densities (``TrajectoryDraws.weigh``).
 
         Parameters
         ----------

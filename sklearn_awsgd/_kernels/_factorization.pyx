@@ -21,9 +21,14 @@ z' falls from +infinity to -infinity as c goes from -1 to 1 and the loss is conv
 import numpy as np
 
 cimport cython
-from libc.math cimport copysign, exp, fabs, log1p, pow
+from libc.math cimport copysign, fabs, pow
 
+from sklearn_awsgd._kernels._losses cimport (
+    Loss, cross_entropy, huber, poisson, squared_error
+)
 from sklearn_awsgd._kernels._rows cimport PREFETCH
+
+from sklearn_awsgd._kernels._losses import CrossEntropy, Huber, Poisson, SquaredError
 
 cdef enum:
     SQUARED_ERROR
@@ -31,11 +36,9 @@ cdef enum:
     LOG_LOSS
     POISSON
 
-LOSSES = {
-    "squared_error": SQUARED_ERROR,
-    "huber": HUBER,
-    "log_loss": LOG_LOSS,
-    "poisson": POISSON,
+# Losses that are written into the step, which a call would make longer.
+KINDS = {
+    SquaredError: SQUARED_ERROR, Huber: HUBER, CrossEntropy: LOG_LOSS, Poisson: POISSON
 }
 
 cdef enum:
@@ -46,8 +49,6 @@ cdef enum:
 cdef double LARGEST_C = 1.0 - 1e-6
 # Relative accuracy of the root before its last step, which squares it.
 cdef double ROOT_TOL = 1e-3
-# exp of more would overflow before the root is found.
-cdef double LARGEST_Z = 150.0
 
 
 cdef extern from *:
@@ -159,29 +160,15 @@ cdef inline double evaluate(
     int loss, double epsilon, double y, double z, double* first, double* second
 ) noexcept nogil:
     """Return the loss and set its first and second derivative in z."""
-    cdef double e, r = z - y
+    second[0] = 1.0
     if loss == SQUARED_ERROR:
-        first[0] = r
-        second[0] = 1.0
-        return 0.5 * r * r
+        return squared_error(y, z, first)
     if loss == HUBER:
-        if fabs(r) <= epsilon:
-            first[0] = r
-            second[0] = 1.0
-            return 0.5 * r * r
-        first[0] = copysign(epsilon, r)
-        second[0] = 0.0
-        return epsilon * (fabs(r) - 0.5 * epsilon)
+        second[0] = fabs(z - y) <= epsilon
+        return huber(epsilon, y, z, first)
     if loss == LOG_LOSS:
-        # log(1 + exp(z)) - y z, with y in [0, 1].
-        e = exp(-fabs(z))
-        first[0] = (1.0 / (1.0 + e) if z > 0.0 else e / (1.0 + e)) - y
-        second[0] = e / ((1.0 + e) * (1.0 + e))
-        return (z if z > 0.0 else 0.0) + log1p(e) - y * z
-    e = exp(min(z, LARGEST_Z))
-    first[0] = e - y
-    second[0] = e
-    return e - y * z
+        return cross_entropy(y, z, first, second)
+    return poisson(y, z, first, second)
 
 
 cdef inline double proximal_root(
@@ -241,46 +228,33 @@ cdef class FactorizationProblem(Problem):
 
     Parameters
     ----------
-    values : ndarray of shape (n_stored,), float32 or float64
-        y of the stored entries. A point whose entry is negative has y = 0.
-    weights : ndarray of shape (n_stored,) or None
-        Weights of the stored entries.
+    stored : StoredValues
+        y of the stored entries, float32 or float64, and their weights. A point whose
+        entry is negative has y = 0.
     state : dict of ndarray
         `rows` of shape (n_rows, n_components), `columns` of shape (n_columns,
         n_components), `row_bias`, `column_bias` and `clock` (number of steps) of shape
         (1,); changed in place.
-    loss : {"squared_error", "huber", "log_loss", "poisson"}
-        The loss.
-    epsilon : float
-        Where Huber's loss becomes a line.
+    loss : Loss
+        One of `KINDS`.
     alpha : float
         Strength of the ridge.
-    gain : float
-        g; 0 for a model without biases.
-    baseline : float
-        z0.
-    eta0, offset, power : float
-        The rate is ``eta0 / (1 + t / offset)^power`` at step t.
-    proximal : bool
-        Whether steps are proximal; otherwise they go along the gradient, as in the
-        paper, and may diverge.
-    unstored_weight : float
-        Weight of a point whose entry is negative.
+    biases : Biases
+        z0 and g.
+    rate : EntryRate
+        The rate of step t, and whether steps are proximal; otherwise they go along the
+        gradient, as in the paper, and may diverge.
     """
 
-    def __init__(
-        self, values, weights, state, str loss, double epsilon, double alpha,
-        double gain, double baseline, double eta0, double offset, double power,
-        bint proximal=True, double unstored_weight=1.0,
-    ):
-        self.narrow = values.dtype == np.float32
+    def __init__(self, stored, state, Loss loss, double alpha, biases, rate):
+        self.narrow = stored.values.dtype == np.float32
         if self.narrow:
-            self.values32 = values
+            self.values32 = stored.values
         else:
-            self.values64 = values
-        self.weighted = weights is not None
-        if self.weighted:
-            self.weights = weights
+            self.values64 = stored.values
+        self.weights = stored.weights
+        self.weighted = stored.weights is not None
+        self.unstored_weight = stored.unstored_weight
         self.state = state
         self.rows = state["rows"]
         self.columns = state["columns"]
@@ -288,16 +262,16 @@ cdef class FactorizationProblem(Problem):
         self.row_bias = state["row_bias"]
         self.column_bias = state["column_bias"]
         self.clock = state["clock"]
-        self.loss = LOSSES[loss]
-        self.epsilon = epsilon
+        self.loss = KINDS[type(loss)]
+        if self.loss == HUBER:
+            self.epsilon = loss.epsilon
         self.alpha = alpha
-        self.gain = gain
-        self.baseline = baseline
-        self.proximal = proximal
-        self.unstored_weight = unstored_weight
-        self.eta0 = eta0
-        self.offset = offset
-        self.power = power
+        self.baseline = biases.baseline
+        self.gain = biases.gain
+        self.eta0 = rate.eta0
+        self.offset = rate.offset
+        self.power = rate.power
+        self.proximal = rate.proximal
 
     cdef void step(self, Point* x, double weight) noexcept nogil:
         cdef double* u = &self.rows[x.i, 0]
@@ -369,7 +343,3 @@ cdef class FactorizationProblem(Problem):
                 PREFETCH(&self.values32[x.entry])
             else:
                 PREFETCH(&self.values64[x.entry])
-
-    def penalty(self):
-        """Return zero: the ridge is part of the loss of each entry."""
-        return 0.0

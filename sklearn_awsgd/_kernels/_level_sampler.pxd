@@ -3,11 +3,11 @@ from sklearn_awsgd._kernels._samplers cimport AliasTable, RandomSampler
 
 
 cdef enum:
-    # Draws that share one state.
-    PATIENCE = 64
+    # Draws that are prepared together and share one state.
+    DRAWS_AHEAD = 64
 
 
-cdef class LevelSampler(RandomSampler):
+cdef class LevelDraws(RandomSampler):
     cdef const double[::1] mass, safe_density
     cdef AliasTable safe
     cdef double mixing, forgetting, base
@@ -25,8 +25,8 @@ cdef class LevelSampler(RandomSampler):
     cdef int[::1] filled
     cdef Py_ssize_t half
     # Draws ahead: their random numbers and, when `prepared`, their points.
-    cdef double[PATIENCE] uniforms, uniforms_inside
-    cdef Point[PATIENCE] prepared_points
+    cdef double[DRAWS_AHEAD] uniforms, uniforms_inside
+    cdef Point[DRAWS_AHEAD] prepared_points
     cdef Py_ssize_t n_used
     cdef bint prepared
     cdef void prepare(self) noexcept nogil

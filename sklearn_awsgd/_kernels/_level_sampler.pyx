@@ -18,7 +18,7 @@ N_LEVELS_PER_GROUP = N_LEVELS
 FIRST_LEVEL = N_LEVELS - 1 - HEADROOM
 
 
-cdef class LevelSampler(RandomSampler):
+cdef class LevelDraws(RandomSampler):
     """Strata (group, power-of-two level of the last seen gradient norm).
 
     With P_i the mass of a row and g_i its gradient, the best distribution is
@@ -34,7 +34,7 @@ cdef class LevelSampler(RandomSampler):
     ----------
     generator : numpy.random.BitGenerator
         Random stream.
-    table : RowTable
+    table : RowSpace
         The rows, their masses and the safe distribution; read only.
     groups : ndarray of shape (n_samples,) and dtype int
         Group of each row, such as its class.
@@ -55,7 +55,7 @@ cdef class LevelSampler(RandomSampler):
         self.n_rows = table.rows.shape[0]
         self.mixing = mixing
         self.forgetting = forgetting
-        self.patience = PATIENCE
+        self.patience = DRAWS_AHEAD
         if mixing > 0.0:
             self.safe_density, self.safe = table.safe()
         self.n_strata = n_groups * N_LEVELS
@@ -71,7 +71,7 @@ cdef class LevelSampler(RandomSampler):
         self.row_probability = np.empty(self.n_strata)
         self.pending_row = np.empty(4096, dtype=np.int32)
         self.pending_stratum = np.empty(4096, dtype=np.int32)
-        self.n_used = PATIENCE
+        self.n_used = DRAWS_AHEAD
         self.refresh()
 
     def place(self, table, const int[::1] groups, double[::1] norms2):
@@ -125,15 +125,17 @@ cdef class LevelSampler(RandomSampler):
 
     cdef void draw(self, Point* x) noexcept nogil:
         cdef Py_ssize_t b
-        if self.n_used == PATIENCE:
-            for b in range(PATIENCE):
+        cdef const Point* ready
+        if self.n_used == DRAWS_AHEAD:
+            for b in range(DRAWS_AHEAD):
                 self.uniforms[b] = uniform(self.bits)
                 self.uniforms_inside[b] = uniform(self.bits)
             self.n_used = 0
             self.prepared = False
         if not self.prepared:
             self.prepare()
-        x[0] = self.prepared_points[self.n_used]
+        ready = &self.prepared_points[self.n_used]
+        x.i, x.origin, x.q = ready.i, ready.origin, ready.q
         self.n_used += 1
 
     cdef void prepare(self) noexcept nogil:
@@ -146,10 +148,10 @@ cdef class LevelSampler(RandomSampler):
         """
         cdef Py_ssize_t b, s, step, k
         cdef const double* ends = &self.ends[0]
-        cdef Py_ssize_t[PATIENCE] slots
+        cdef Py_ssize_t[DRAWS_AHEAD] slots
         cdef double u, density
         cdef Point* x
-        for b in range(self.n_used, PATIENCE):
+        for b in range(self.n_used, DRAWS_AHEAD):
             u = self.uniforms[b]
             if u < self.mixing:
                 slots[b] = <Py_ssize_t> (self.uniforms_inside[b] * self.safe.size)
@@ -168,7 +170,7 @@ cdef class LevelSampler(RandomSampler):
                 self.uniforms_inside[b] * (self.start[s + 1] - self.start[s])
             )
             PREFETCH(&self.order[slots[b]])
-        for b in range(self.n_used, PATIENCE):
+        for b in range(self.n_used, DRAWS_AHEAD):
             x = &self.prepared_points[b]
             k = slots[b]
             if self.uniforms[b] < self.mixing:
@@ -181,7 +183,7 @@ cdef class LevelSampler(RandomSampler):
                 x.i = self.order[k]
             if self.mixing > 0.0:
                 PREFETCH(&self.safe_density[x.i])
-        for b in range(self.n_used, PATIENCE):
+        for b in range(self.n_used, DRAWS_AHEAD):
             x = &self.prepared_points[b]
             if x.origin < 0:
                 x.origin = self.stratum[x.i]
@@ -196,12 +198,12 @@ cdef class LevelSampler(RandomSampler):
         cdef double m = self.scaled_mass(x.i), weight = 1.0 / (m * x.q)
         # (n P_i ||g_i||)^2
         cdef double norm2 = x.norm2 * x.q * x.q * m * m
-        # As in StrataSampler: the probability that the learned part drew this row.
+        # As in StrataDraws: the probability that the learned part drew this row.
         cdef double share = self.n_rows * self.row_probability[s] * weight
         cdef double new = self.forgetting * share, old = 1.0 - self.forgetting
         if self.mixing > 0.0:
             old += self.forgetting * (self.mixing * self.safe_density[x.i] * weight * m)
-        # The mean of what was seen, old weights shrunk by 1 - forgetting * share. Sums
+        # As `update_mean`, old weights shrunk by 1 - forgetting * share. But sums
         # of positive terms alone keep all digits: norms may be ten decades apart.
         old *= self.counts[s]
         self.counts[s] = old + new

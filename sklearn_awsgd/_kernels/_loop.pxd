@@ -12,6 +12,7 @@ cdef packed struct Point:
     double q            # density dQ/dP at the state of this draw
     double loss         # f(x; w) before the step; set by Problem.step
     double norm2        # ||d||^2, d = grad f(x; w) / q; set by Problem.step
+    double cost         # what the draw took; 1 unless somebody knows better
 
 
 cdef class Problem:
@@ -21,6 +22,12 @@ cdef class Problem:
     cdef void prefetch(self, const Point* x) noexcept nogil
     # Brings lazily kept parameters up to date; called at the end of a run.
     cdef void flush(self) noexcept nogil
+    # For Python:
+    # penalty()      what the objective has beside E_P[f]; 0 by default.
+    # first_norms2() ||grad f||^2 of every row at the start, up to a common factor: what
+    #                samplers of rows may begin from. Problems of rows alone have it.
+    # step_points(points, weights)
+    #                steps points one after the other: the batch door.
 
 
 cdef class Sampler:
@@ -33,3 +40,10 @@ cdef class Sampler:
     cdef void observe(self, const Point* x) noexcept nogil
     # Moves tau by what was observed since the last call.
     cdef void adapt(self) noexcept nogil
+    # For Python:
+    # draw_points(n), observe_points(points)
+    #                draw; observe and adapt: the batch door.
+    # stratum_probabilities()
+    #                probabilities of what `origin` counts; one stratum by default.
+    # densities()    q of every point there is; zero where nothing can be drawn. Every
+    #                sampler has its own.

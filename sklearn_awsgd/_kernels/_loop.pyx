@@ -10,18 +10,9 @@ import numpy as np
 
 from libc.math cimport isfinite
 
+cdef Point NO_POINT
 # The layout of `Point`, for arrays of points on the Python side.
-POINT = np.dtype(
-    [
-        ("i", np.intp),
-        ("j", np.intp),
-        ("entry", np.intp),
-        ("origin", np.intp),
-        ("q", np.float64),
-        ("loss", np.float64),
-        ("norm2", np.float64),
-    ]
-)
+POINT = np.asarray(<Point[:1]> &NO_POINT).dtype
 
 cdef enum:
     # How many draws ahead the rows are asked for.
@@ -42,6 +33,30 @@ cdef class Problem:
 
     cdef void flush(self) noexcept nogil:
         pass
+
+    def penalty(self):
+        """Return the part of the objective that is not sampled, at the current w."""
+        return 0.0
+
+    def step_points(self, Point[::1] points, const double[::1] weights):
+        """Step points one after the other, along their gradients times `weights`.
+
+        Parameters
+        ----------
+        points : structured ndarray of shape (n_points,) and dtype POINT
+            Their ``loss`` and ``norm2`` are set.
+        weights : ndarray of shape (n_points,)
+            1/q of each, for steps that are unbiased.
+        """
+        cdef Py_ssize_t b
+        if weights.shape[0] != points.shape[0]:
+            raise ValueError(
+                f"{points.shape[0]} points have {weights.shape[0]} weights."
+            )
+        with nogil:
+            for b in range(points.shape[0]):
+                self.step(&points[b], weights[b])
+            self.flush()
 
 
 cdef class Sampler:
@@ -70,14 +85,14 @@ cdef class Sampler:
         Returns
         -------
         points : structured ndarray of shape (n_points,) and dtype POINT
-            ``i``, ``j``, ``origin`` and ``q`` are set.
+            ``i``, ``j``, ``origin``, ``q`` and ``cost`` are set.
         """
         points = np.zeros(n_points, dtype=POINT)
         cdef Point[::1] view = points
         cdef Py_ssize_t b
         with nogil:
             for b in range(n_points):
-                self.draw(&view[b])
+                draw_anew(self, &view[b])
         return points
 
     def observe_points(self, Point[::1] points):
@@ -87,6 +102,16 @@ cdef class Sampler:
             for b in range(points.shape[0]):
                 self.observe(&points[b])
             self.adapt()
+
+    def stratum_probabilities(self):
+        """Return the learned probabilities of the strata: here there is one."""
+        return np.ones(1)
+
+
+cdef inline void draw_anew(Sampler sampler, Point* x) noexcept nogil:
+    """Draw x, which costs 1 unless the sampler or the problem says otherwise."""
+    x.cost = 1.0
+    sampler.draw(x)
 
 
 def run(
@@ -130,14 +155,15 @@ def run(
         while done < n_draws:
             size = min(batch.shape[0], n_draws - done)
             for b in range(size):
-                sampler.draw(&batch[b])
+                draw_anew(sampler, &batch[b])
             for b in range(min(<Py_ssize_t> AHEAD, size)):
                 problem.prefetch(&batch[b])
             for b in range(size):
                 x = &batch[b]
                 if b + AHEAD < size:
                     problem.prefetch(&batch[b + AHEAD])
-                # The only place where the unbiasing factor 1/q is formed.
+                # The unbiasing factor 1/q is formed here and, for samplers written in
+                # Python, in the batch door of the solver: nowhere else.
                 weight = 1.0 / x.q
                 problem.step(x, weight)
                 sampler.observe(x)

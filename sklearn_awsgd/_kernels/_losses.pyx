@@ -68,6 +68,8 @@ cdef extern from *:
         double* derivatives, double* curvatures
     ) noexcept nogil
 
+LARGEST_Z = float(HIGHEST_Z)
+
 
 cdef class Loss:
     """A loss and its derivatives in z."""
@@ -268,8 +270,7 @@ cdef class SquaredError(Loss):
         self.smoothness = 1.0
 
     cdef double evaluate(self, double y, double z, double* derivative) noexcept nogil:
-        derivative[0] = z - y
-        return 0.5 * (z - y) * (z - y)
+        return squared_error(y, z, derivative)
 
     cdef double curvature(self, double y, double z, double derivative) noexcept nogil:
         return 1.0
@@ -278,22 +279,46 @@ cdef class SquaredError(Loss):
 cdef class Huber(Loss):
     """The squared error, continued as a line beyond |y - z| = epsilon."""
 
-    cdef double epsilon
+    cdef readonly double epsilon
 
     def __init__(self, double epsilon):
         self.epsilon = epsilon
         self.smoothness = 1.0
 
     cdef double evaluate(self, double y, double z, double* derivative) noexcept nogil:
-        cdef double r = z - y
-        if fabs(r) <= self.epsilon:
-            derivative[0] = r
-            return 0.5 * r * r
-        derivative[0] = copysign(self.epsilon, r)
-        return self.epsilon * (fabs(r) - 0.5 * self.epsilon)
+        return huber(self.epsilon, y, z, derivative)
 
     cdef double curvature(self, double y, double z, double derivative) noexcept nogil:
         return 1.0 if fabs(z - y) <= self.epsilon else 0.0
+
+
+cdef class CrossEntropy(Loss):
+    """log(1 + exp(z)) - y z, with y from 0 to 1."""
+
+    def __init__(self):
+        self.smoothness = 0.25
+
+    cdef double evaluate(self, double y, double z, double* derivative) noexcept nogil:
+        cdef double second
+        return cross_entropy(y, z, derivative, &second)
+
+    cdef double curvature(self, double y, double z, double derivative) noexcept nogil:
+        cdef double first, second
+        cross_entropy(y, z, &first, &second)
+        return second
+
+
+cdef class Poisson(Loss):
+    """exp(z) - y z, with y >= 0."""
+
+    cdef double evaluate(self, double y, double z, double* derivative) noexcept nogil:
+        cdef double second
+        return poisson(y, z, derivative, &second)
+
+    cdef double curvature(self, double y, double z, double derivative) noexcept nogil:
+        cdef double first, second
+        poisson(y, z, &first, &second)
+        return second
 
 
 cdef class EpsilonInsensitive(Loss):

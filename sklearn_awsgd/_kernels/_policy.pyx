@@ -257,16 +257,6 @@ cdef class PolicyProblem(Problem):
             sums[a] = 0.0
         return norm2
 
-    def step_points(self, Point[::1] points, const double[::1] weights):
-        """Step on the episode of the space: one point with its weight."""
-        cdef Py_ssize_t k
-        for k in range(points.shape[0]):
-            self.step(&points[k], weights[k])
-
-    def penalty(self):
-        """Return the penalty of the objective: there is none."""
-        return 0.0
-
 
 cdef void softmax(const double* logits, double* result, Py_ssize_t n) noexcept nogil:
     cdef Py_ssize_t a

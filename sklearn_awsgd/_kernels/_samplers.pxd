@@ -2,9 +2,31 @@ from numpy.random cimport bitgen_t
 
 from sklearn_awsgd._kernels._loop cimport Point, Sampler
 
+# How the parameters tau of a sampler learn.
+cdef enum:
+    MOMENTS
+    SGD
+    ADAGRAD
+
+# Keeps the probabilities defined while all gradients seen are zero.
+cdef double TINY_MOMENT
+
 
 cdef inline double uniform(bitgen_t* bits) noexcept nogil:
     return bits.next_double(bits.state)
+
+
+cdef inline void update_mean(
+    double* mean, double* weight, double forgetting, double share, double value
+) noexcept nogil:
+    """Take a value that counts for `share` of one into a running mean.
+
+    `weight` is what all values so far weigh, from 0 to 1: the newest has the weight
+    `forgetting`, older ones fade, and before there are many the mean is that of all.
+    """
+    weight[0] += forgetting * (1.0 - weight[0]) * share
+    if weight[0] > 0.0:
+        mean[0] += forgetting * share / weight[0] * (value - mean[0])
 
 
 cdef inline Py_ssize_t first_above(
@@ -35,7 +57,7 @@ cdef class AliasTable:
     ) noexcept nogil
 
 
-cdef class UniformSampler(RandomSampler):
+cdef class ShuffledPasses(RandomSampler):
     cdef int[::1] order
     cdef const double[::1] mass
     cdef Py_ssize_t position, n_rows, block_size
@@ -43,12 +65,13 @@ cdef class UniformSampler(RandomSampler):
     cdef void shuffle_blocks(self) noexcept nogil
 
 
-cdef class StrataSampler(RandomSampler):
+cdef class StrataDraws(RandomSampler):
     cdef const int[::1] order, strata
     cdef const Py_ssize_t[::1] start
     cdef const double[::1] mass, safe_density
     cdef AliasTable within, safe
-    cdef double mixing, forgetting, eta0
+    cdef double mixing, forgetting
+    cdef public double eta0
     cdef int update
     cdef bint normalize
     # State that outlives the sampler: arrays of the caller, changed in place.

@@ -6,17 +6,11 @@ import numpy as np
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.math cimport exp, sqrt
 
-# Keeps the probabilities defined while all gradients seen are zero.
-cdef double TINY = 1e-150
+TINY_MOMENT = 1e-150
 
 cdef enum:
     # Draws that share one state where the state hardly moves from draw to draw.
-    PATIENCE = 16
-
-cdef enum:
-    MOMENTS
-    SGD
-    ADAGRAD
+    STEADY_DRAWS = 16
 
 UPDATES = {"moments": MOMENTS, "sgd": SGD, "adagrad": ADAGRAD}
 
@@ -115,7 +109,7 @@ cdef class AliasTable:
         return result
 
 
-cdef class UniformSampler(RandomSampler):
+cdef class ShuffledPasses(RandomSampler):
     """Passes over the rows: every row once, then all again in a new order.
 
     Parameters
@@ -144,7 +138,7 @@ cdef class UniformSampler(RandomSampler):
         self.n_rows = rows.shape[0]
         self.block_size = block_size
         self.position = self.n_rows
-        self.patience = PATIENCE
+        self.patience = STEADY_DRAWS
 
     cdef void draw(self, Point* x) noexcept nogil:
         if self.position == self.n_rows:
@@ -168,10 +162,6 @@ cdef class UniformSampler(RandomSampler):
                     self.order[there + b], self.order[here + b]
                 )
 
-    def stratum_probabilities(self):
-        """Return the probability of the one stratum there is."""
-        return np.array((1.0,))
-
     def densities(self):
         """Return q of every row; of those that cannot be drawn, zero."""
         if self.mass is None:
@@ -182,7 +172,7 @@ cdef class UniformSampler(RandomSampler):
         return result
 
 
-cdef class StrataSampler(RandomSampler):
+cdef class StrataDraws(RandomSampler):
     """Strata with learned probabilities, mixed with a safe distribution.
 
     A stratum s with P-mass N_s is drawn with probability pi_s, a row inside it in
@@ -199,18 +189,11 @@ cdef class StrataSampler(RandomSampler):
     state : dict of ndarray
         `tau`, `squares`, `counts`, `adagrad` of shape (n_strata,) and `scale` of shape
         (2,), changed in place: they carry what was learned to the next call.
-    update : {"moments", "sgd", "adagrad"}
-        How tau learns.
-    mixing, forgetting, eta0 : float
-        See :class:`sklearn_awsgd.samplers.StrataSampler`.
-    normalize : bool
-        Whether ``||d||^2`` is divided by its running mean (update "sgd", "adagrad").
+    setting : StrataSampler
+        Its `update`, `mixing`, `forgetting`, `eta0` and `normalize` are used.
     """
 
-    def __init__(
-        self, generator, layout, state, str update, double mixing, double forgetting,
-        double eta0, bint normalize,
-    ):
+    def __init__(self, generator, layout, state, setting):
         super().__init__(generator)
         n_strata = layout.mass.shape[0]
         self.order = layout.order
@@ -220,11 +203,11 @@ cdef class StrataSampler(RandomSampler):
         self.within = layout.within
         self.safe = layout.safe
         self.safe_density = layout.safe_density
-        self.update = UPDATES[update]
-        self.mixing = mixing
-        self.forgetting = forgetting
-        self.eta0 = eta0
-        self.normalize = normalize
+        self.update = UPDATES[setting.update]
+        self.mixing = setting.mixing
+        self.forgetting = setting.forgetting
+        self.eta0 = setting.eta0
+        self.normalize = setting.normalize
         self.tau = state["tau"]
         self.squares = state["squares"]
         self.counts = state["counts"]
@@ -236,7 +219,7 @@ cdef class StrataSampler(RandomSampler):
         self.gradient = np.zeros(n_strata)
         if self.update == MOMENTS:
             # `adapt` is O(n_strata), so not at each draw.
-            self.patience = max(n_strata, PATIENCE)
+            self.patience = max(n_strata, STEADY_DRAWS)
         self.refresh()
 
     cdef void draw(self, Point* x) noexcept nogil:
@@ -265,9 +248,10 @@ cdef class StrataSampler(RandomSampler):
         cdef double share = self.density[s] / x.q
         cdef double weight
         if self.update == MOMENTS:
-            self.counts[s] += self.forgetting * (1.0 - self.counts[s]) * share
-            weight = self.forgetting * share / self.counts[s]
-            self.squares[s] += weight * (x.norm2 * x.q * x.q - self.squares[s])
+            update_mean(
+                &self.squares[s], &self.counts[s], self.forgetting, share,
+                x.norm2 * x.q * x.q,
+            )
         else:
             # grad_tau log q = share * (e_s - pi); the sum over the batch of the
             # dense part is applied once, in `adapt`.
@@ -300,9 +284,10 @@ cdef class StrataSampler(RandomSampler):
         self.gradient[0] = 0.0
         self.gradient_total = 0.0
         # The running mean of ||d||^2, with the weight it has gathered so far.
-        self.scale[1] += self.forgetting * (1.0 - self.scale[1])
-        g = self.forgetting / self.scale[1]
-        self.scale[0] += g * (self.batch_norm2 / self.batch_size - self.scale[0])
+        update_mean(
+            &self.scale[0], &self.scale[1], self.forgetting, 1.0,
+            self.batch_norm2 / self.batch_size,
+        )
         self.batch_norm2 = 0.0
         self.batch_size = 0
         self.refresh()
@@ -323,7 +308,7 @@ cdef class StrataSampler(RandomSampler):
             seen = seen / seen_mass if seen_mass > 0.0 else 1.0
             for s in range(n_strata):
                 self.probabilities[s] = self.mass[s] * sqrt(
-                    TINY + (self.squares[s] if self.counts[s] > 0.0 else seen)
+                    TINY_MOMENT + (self.squares[s] if self.counts[s] > 0.0 else seen)
                 )
                 total += self.probabilities[s]
         else:

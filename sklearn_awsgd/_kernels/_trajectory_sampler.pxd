@@ -16,7 +16,7 @@ cdef enum:
     NORM2_WEIGHT
 
 
-cdef class TrajectorySampler(RandomSampler):
+cdef class TrajectoryDraws(RandomSampler):
     cdef EpisodeSpace space
     cdef Simulator simulator
     cdef int update

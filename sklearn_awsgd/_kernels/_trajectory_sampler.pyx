@@ -14,7 +14,7 @@ NORM2_FORGETTING = 0.01
 cdef double norm2_forgetting = NORM2_FORGETTING
 
 
-cdef class TrajectorySampler(RandomSampler):
+cdef class TrajectoryDraws(RandomSampler):
     """An episode comes from P_w with probability `mixing`, else from Q_tau.
 
     The coin is thrown once in an episode, so ``q = dQ/dP_w = mixing + (1 - mixing)
@@ -246,3 +246,14 @@ cdef class TrajectorySampler(RandomSampler):
     def stratum_probabilities(self):
         """Return the shares of P_w and of Q_tau."""
         return np.array((self.mixing, 1.0 - self.mixing))
+
+    def densities(self):
+        """Return q of the first t steps of the last episode, for every t.
+
+        There are too many episodes to list them all.
+        """
+        cdef Py_ssize_t t
+        cdef const Episode* episode = &self.space.episode
+        if self.mixing >= 1.0:
+            return np.ones(episode.length + 1)
+        return np.array([density(episode, t) for t in range(episode.length + 1)])

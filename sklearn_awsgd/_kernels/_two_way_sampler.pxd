@@ -1,11 +1,11 @@
 cimport cython
 
 from sklearn_awsgd._kernels._entries cimport GuideTable
-from sklearn_awsgd._kernels._entry_samplers cimport LearnedEntrySampler
+from sklearn_awsgd._kernels._entry_samplers cimport LearnedEntryDraws
 
 
 @cython.final
-cdef class TwoWaySampler(LearnedEntrySampler):
+cdef class TwoWayDraws(LearnedEntryDraws):
     cdef GuideTable guide
     # dQ/dP that each row and column adds to its entries.
     cdef double[::1] density

@@ -5,36 +5,32 @@ import numpy as np
 
 cimport cython
 
-from sklearn_awsgd._kernels._entries cimport PATIENCE, GuideTable, below, within
+from sklearn_awsgd._kernels._entries cimport POINTS_AHEAD, GuideTable, below, within
 from sklearn_awsgd._kernels._entry_samplers cimport (
     COLUMN,
     LEARNED,
     N_FIELDS,
     PROBABILITY,
     SAFE,
-    SGD,
-    LearnedEntrySampler,
+    LearnedEntryDraws,
 )
 from sklearn_awsgd._kernels._loop cimport Point
 from sklearn_awsgd._kernels._rows cimport PREFETCH
+from sklearn_awsgd._kernels._samplers cimport SGD
 
 from sklearn_awsgd._kernels._entries import scatter
 
 
 @cython.final
-cdef class TwoWaySampler(LearnedEntrySampler):
+cdef class TwoWayDraws(LearnedEntryDraws):
     """A row or a column, then one of its entries: for matrices with missing entries.
 
     ``Q(i, j) = r_i / |row i| + c_j / |column j|`` in the learned part, r and c summing
     to one together, mixed with the uniform distribution over the entries.
     """
 
-    def __init__(
-        self, generator, entries, state, update, mixing, forgetting, eta0, normalize
-    ):
-        super().__init__(
-            generator, entries, state, update, mixing, forgetting, eta0, normalize
-        )
+    def __init__(self, generator, entries, state, setting):
+        super().__init__(generator, entries, state, setting)
         size = self.entries.n_rows + self.entries.n_columns
         self.bounds[1] = size
         self.n_distributions = 1
@@ -42,7 +38,7 @@ cdef class TwoWaySampler(LearnedEntrySampler):
         counts = np.concatenate([entries.row_counts(), entries.column_counts()])
         self.base = counts / (2 * entries.n_entries)
         self.density = np.zeros(size)
-        self.stretch = 1 / (1 - mixing)
+        self.stretch = 1 / (1 - self.mixing)
         self.refresh()
 
     cdef Py_ssize_t place(self, Py_ssize_t k, double u) noexcept nogil:
@@ -58,10 +54,10 @@ cdef class TwoWaySampler(LearnedEntrySampler):
     cdef void look_ahead(self) noexcept nogil:
         cdef Py_ssize_t k, e
         cdef int r
-        for r in range(0, 2 * PATIENCE, 2):
+        for r in range(0, 2 * POINTS_AHEAD, 2):
             if self.numbers[r] >= self.mixing:
                 self.guide.ask(within(self.numbers[r], self.mixing, self.stretch))
-        for r in range(0, 2 * PATIENCE, 2):
+        for r in range(0, 2 * POINTS_AHEAD, 2):
             if self.numbers[r] < self.mixing:
                 e = below(self.numbers[r + 1], self.entries.n_entries)
                 PREFETCH(&self.entries.rows[e])

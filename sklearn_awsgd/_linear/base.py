@@ -1,98 +1,421 @@
-"""What the linear estimators share: parameters, data, weights and state."""
+"""What the linear estimators share: parameters, fit, and what is fitted."""
 
 import copy
-from abc import ABCMeta
-from dataclasses import dataclass
+import warnings
+from abc import ABCMeta, abstractmethod
+from functools import partial
+from time import perf_counter
 
 import numpy as np
+from joblib import Parallel, delayed
 from scipy import sparse
-from sklearn.base import BaseEstimator, clone, is_regressor
+from sklearn.base import BaseEstimator, is_regressor
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
-from sklearn.model_selection import train_test_split
-from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sklearn_awsgd._documentation import DocumentationLinkMixin
-from sklearn_awsgd._linear.training import COORDINATE_RATES, SCALAR_RATES, TrainingMixin
-from sklearn_awsgd._solver.records import Log
+from sklearn_awsgd._kernels import _losses
+from sklearn_awsgd._kernels.settings import Penalty
+from sklearn_awsgd._linear import data as _data
+from sklearn_awsgd._linear import steps as _steps
+from sklearn_awsgd._linear.limits import limit_warning
+from sklearn_awsgd._linear.phases.sampling import Draws
+from sklearn_awsgd._linear.tasks import make_task
+from sklearn_awsgd._linear.train import Rules, train
+from sklearn_awsgd._solver.records import Budget, Log
+from sklearn_awsgd._solver.runs import Diverged
+from sklearn_awsgd._spaces import RowSpace
 from sklearn_awsgd._validation import (
-    check_number,
+    Integer,
+    Options,
+    Real,
     check_option,
-    check_rows,
-    mean_weight,
+    check_parameters,
+    check_weights,
+    unchanged_on_failure,
 )
 from sklearn_awsgd.samplers import LevelSampler, StrataSampler, UniformSampler
+from sklearn_awsgd.samplers.base import resolve_sampler
 
 
-@dataclass
-class Data:
-    """Validated training data.
-
-    Attributes
-    ----------
-    X : ndarray or CSR of shape (n_samples, n_features)
-        Rows.
-    norms2 : ndarray of shape (n_samples,)
-        Their squared norms.
-    mass : ndarray of shape (n_samples,) or None
-        P, summing to one; None when all rows weigh the same.
-    total : float
-        Sum of all weights over the sum of `sample_weight`: the objective is `total`
-        times E_P[loss], plus the penalty.
-    loss_scale : float
-        Weight of these rows relative to all rows of a stream so far.
-    strata : array-like of shape (n_samples,) or None
-        As given to fit.
-    validation : Validation or None
-        Data that decides when to stop.
-    """
-
-    X: object
-    norms2: np.ndarray
-    mass: np.ndarray | None = None
-    total: float = 1.0
-    loss_scale: float = 1.0
-    strata: object = None
-    validation: object = None
-
-    def set_weights(self, sample_weight, class_weight):
-        """Set P from two vectors of weights, either of which may be None."""
-        if class_weight is None:
-            weight = sample_weight
-        elif sample_weight is None:
-            weight = class_weight
-            self.total = class_weight.mean()
-        else:
-            weight = sample_weight * class_weight
-            self.total = weight.sum() / sample_weight.sum()
-        if weight is not None:
-            self.mass = weight / weight.sum()
-
-
-@dataclass
-class Validation:
-    """Held-out data: rows, targets of the score, and weights or None."""
-
-    X: object
-    y: np.ndarray
-    sample_weight: np.ndarray | None = None
-    # Whether they are rows of the training data, which have no names any more.
-    is_split: bool = False
-
-
-class BaseAWSGD(
-    TrainingMixin, DocumentationLinkMixin, BaseEstimator, metaclass=ABCMeta
-):
+class BaseAWSGD(DocumentationLinkMixin, BaseEstimator, metaclass=ABCMeta):
     """Base class of the linear estimators.
 
-    A subclass turns its targets into one vector for each problem (one-vs-rest, or real
-    valued), and hands them to :class:`TrainingMixin`.
+    A subclass checks its targets and encodes them, one for each problem (one-vs-rest,
+    softmax or real valued); each becomes a task that is trained by itself.
     """
 
     _doc_page = "classifier"
     # Losses by name, each a function of the estimator that makes the compiled loss.
-    _losses = {}
+    _losses = {
+        "squared_error": lambda self: _losses.SquaredError(),
+        "huber": lambda self: _losses.Huber(self.epsilon),
+        "epsilon_insensitive": lambda self: _losses.EpsilonInsensitive(self.epsilon),
+        "squared_epsilon_insensitive": lambda self: _losses.SquaredEpsilonInsensitive(
+            self.epsilon
+        ),
+    }
+    # What `validate_data` is to know of the targets.
+    _target_checks = {}
+    _parameters = {
+        "penalty": Options("l2", "l1", "elasticnet", None),
+        "learning_rate": Options(
+            "auto", *_steps.SCALAR_RATES, *_steps.COORDINATE_RATES
+        ),
+        "alpha": Real(low=0),
+        "l1_ratio": Real(low=0, high=1, optional=True),
+        "epsilon": Real(low=0),
+        "power_t": Real(low=0),
+        "batch_size": Integer(low=1),
+        "max_iter": Integer(low=1),
+        "n_iter_no_change": Integer(low=1),
+        "eta0": Real(above=0, optional=True),
+        "tol": Real(low=0, optional=True),
+        "max_time": Real(above=0, optional=True),
+        "validation_fraction": Real(above=0, below=1),
+        "average": Integer(low=0, or_boolean=True),
+    }
+
+    # What a subclass knows of its targets.
+
+    @abstractmethod
+    def _check_targets(self, y):
+        """Return targets that have been checked."""
+
+    @abstractmethod
+    def _encode(self, data):
+        """Set P of the data; return the Target of each problem."""
+
+    def _learn_classes(self, data):
+        """Learn the classes of all data, where there are any."""
+
+    def _check_chunk(self, data, classes, first):
+        """Check the targets of a chunk of a stream."""
+        data.y = self._check_targets(data.y)
+
+    def _labels_to_hold_out(self, y):
+        """Return labels of which none may be held out as a whole, or None."""
+        return None
+
+    def _group_name(self, problem, group):
+        """Return what to call a group of the rows of a problem."""
+        return "all"
+
+    def _scored_target(self, model, y, problem):
+        """Return the targets that a problem is scored on, and prepare the model."""
+        return y
+
+    def fit(
+        self,
+        X,
+        y,
+        coef_init=None,
+        intercept_init=None,
+        sample_weight=None,
+        strata=None,
+        X_val=None,
+        y_val=None,
+        sample_weight_val=None,
+    ):
+        """Fit the model from scratch, or from the last one with `warm_start`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Training rows. C-contiguous float arrays and CSR are read where they lie.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            Targets of a regressor; class labels, or indicators of several labels, of a
+            classifier.
+        coef_init : array-like of the shape of `coef_`, default=None
+            Coefficients to start from.
+        intercept_init : array-like of the shape of `intercept_`, default=None
+            Intercepts to start from.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows: 2 is the row twice, 0 is the row absent.
+        strata : array-like of shape (n_samples,), default=None
+            Strata to sample, for ``sampler="strata"``.
+        X_val, y_val : array-like, default=None
+            Rows and targets that decide when to stop, as `early_stopping` does.
+        sample_weight_val : array-like, default=None
+            Weights of the rows of `X_val`.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        with unchanged_on_failure(self):
+            self._check_params()
+            sampler = self._make_sampler(strata)
+            data = _data.check_data(
+                self, X, y, strata, reset=True, **self._target_checks
+            )
+            data.y = self._check_targets(data.y)
+            data.sample_weight = check_weights(sample_weight, len(data.y))
+            data.validation = _data.given_validation(X_val, y_val, sample_weight_val)
+            if self.early_stopping and data.validation is None:
+                data = _data.hold_out(
+                    data,
+                    self._labels_to_hold_out(data.y),
+                    self.validation_fraction,
+                    self.random_state,
+                    self.shuffle,
+                )
+            self._learn_classes(data)
+            targets = self._encode(data)
+            self.sampler_ = sampler
+            self._start(data, targets)
+            self._stream_weights = self._stream_weights.weigh(data, sample_weight)
+            self._start_from(coef_init, intercept_init)
+            self._train(data, targets)
+        return self
+
+    def _partial_fit(self, X, y, sample_weight, strata, classes=None):
+        """Make one pass over a chunk of a stream."""
+        with unchanged_on_failure(self):
+            self._check_params()
+            self._check_streaming()
+            first = not hasattr(self, "coef_")
+            data = _data.check_data(
+                self, X, y, strata, reset=first, **self._target_checks
+            )
+            self._check_chunk(data, classes, first)
+            data.sample_weight = check_weights(sample_weight, len(data.y))
+            targets = self._encode(data)
+            if first:
+                self.sampler_ = self._make_sampler(strata, streaming=True)
+                self._start(data, targets)
+            else:
+                self._go_on(data, targets)
+            self._stream_weights = self._stream_weights.weigh(data, sample_weight)
+            self._train(data, targets, streaming=True)
+        return self
+
+    @property
+    def _rate(self):
+        return "adagrad" if self.learning_rate == "auto" else self.learning_rate
+
+    def _make_loss(self):
+        return self._losses[self.loss](self)
+
+    def _check_params(self):
+        check_option("loss", self.loss, tuple(self._losses))
+        check_parameters(self, self._parameters)
+        if self.penalty == "elasticnet" and self.l1_ratio is None:
+            raise ValueError(
+                "l1_ratio must be set when penalty is 'elasticnet', got l1_ratio=None; "
+                "give a number between 0 and 1."
+            )
+        if self.learning_rate == "optimal" and self.alpha == 0:
+            raise ValueError(
+                "learning_rate='optimal' divides by alpha, got alpha=0; give a "
+                "positive alpha or choose another learning_rate."
+            )
+
+    def _check_streaming(self):
+        """Refuse settings that need all data at once."""
+        if self.early_stopping:
+            raise ValueError(
+                "early_stopping should be False with partial_fit, which does not know "
+                "what is to come; score held-out rows between the calls instead."
+            )
+
+    def _make_sampler(self, strata, *, streaming=False):
+        """Return a copy of the setting that the parameter `sampler` stands for."""
+        settings = {
+            "auto": LevelSampler(),
+            "uniform": UniformSampler(),
+            "label": StrataSampler(by="label"),
+            "strata": StrataSampler(by="given"),
+            "level": LevelSampler(),
+        }
+        if is_regressor(self):
+            settings.pop("label")
+        if not self.shuffle:
+            settings["auto"] = settings["uniform"]
+        elif strata is not None:
+            settings["auto"] = settings["strata"]
+        elif streaming:
+            # A stream has no second look at a row.
+            settings["auto"] = settings.get("label", settings["uniform"])
+        sampler = resolve_sampler(self.sampler, settings, "rows")
+        if not self.shuffle and not isinstance(sampler, UniformSampler):
+            raise ValueError(
+                f"shuffle=False takes the rows in their order, which sampler="
+                f"{self.sampler!r} does not; use shuffle=True, or sampler='uniform'."
+            )
+        return sampler
+
+    def _start(self, data, targets):
+        """Set up what outlives a call: states, random streams, history."""
+        self._set_eta0(data, targets)
+        random_state = check_random_state(self.random_state)
+        seeds = random_state.randint(np.iinfo(np.int32).max, size=len(targets))
+        self._generators = [np.random.PCG64(seed) for seed in seeds]
+        self._history = Log()
+        self._stream_weights = _data.StreamWeights()
+        n_models = sum(target.n_models for target in targets)
+        self._states = [_steps.new_state(data.X.shape[1]) for _ in range(n_models)]
+        for state in self._states:
+            _steps.complete_state(state, self._rate, self.average)
+
+    def _set_eta0(self, data, targets):
+        """Set eta0, and remember what it was chosen for."""
+        self._eta0 = self.eta0
+        if self.eta0 is None:
+            self._eta0 = _steps.default_eta0(self._rate, data, targets[0])
+        self._eta0_for = self.eta0, self._rate
+
+    def _start_from(self, coef_init, intercept_init):
+        """Start from given coefficients, or from those of the last fit."""
+        warm = self.warm_start and hasattr(self, "coef_")
+        for name, given in (("coef", coef_init), ("intercept", intercept_init)):
+            what = f"Provided {name}_init"
+            if given is None and warm:
+                what = f"warm_start=True: the last {name}_"
+                given = getattr(self, f"{name}_")
+                given = given.toarray() if sparse.issparse(given) else given
+            if given is not None:
+                _steps.set_values(self._states, name, given, what)
+
+    def _go_on(self, data, targets):
+        """Copy what training changes in place, for `partial_fit` to go on from.
+
+        Parameters may have changed, and `fit` may have chosen a sampler that needs all
+        rows: then the one for streams begins to learn.
+        """
+        self._states = copy.deepcopy(self._states)
+        self._generators = copy.deepcopy(self._generators)
+        self._history = self._history.copy()
+        if self._eta0_for != (self.eta0, self._rate):
+            self._set_eta0(data, targets)
+        for state in self._states:
+            _steps.complete_state(state, self._rate, self.average)
+        old, new = self.sampler_, self._make_sampler(data.strata, streaming=True)
+        same = type(old) is type(new) and old.get_params() == new.get_params()
+        # Strata that were given once must not be forgotten in silence.
+        forgotten = data.strata is None and getattr(old, "by", None) == "given"
+        if same or (forgotten and self.sampler == "auto"):
+            self.sampler_ = copy.deepcopy(old)
+        else:
+            self.sampler_ = new
+            self._history.sampling.clear()
+
+    def _make_tasks(self, data, targets):
+        """Return the task of each target, on the states and streams kept here."""
+        alpha = self.alpha / data.total
+        l1_ratio = {"l1": 1.0, "elasticnet": self.l1_ratio, "l2": 0.0, None: 0.0}
+        l1 = alpha * l1_ratio[self.penalty]
+        rate = _steps.make_rate(self._rate, self._eta0, self.power_t, alpha)
+        states = iter(self._states)
+        return [
+            make_task(
+                target,
+                number=k,
+                data=data,
+                loss=self._make_loss(),
+                penalty=Penalty(l1, 0.0 if self.penalty is None else alpha - l1),
+                fit_intercept=self.fit_intercept,
+                rate=rate,
+                average_start=int(self.average),
+                states=[next(states) for _ in range(target.n_models)],
+                generator=self._generators[k],
+            )
+            for k, target in enumerate(targets)
+        ]
+
+    def _make_rules(self, data, tasks, streaming):
+        """Return how to train: "auto" has more to it than AW-SGD."""
+        auto = self.learning_rate == "auto"
+        can_descend = self.penalty in ("l2", None) or tasks[0].has_proximal_steps
+        plain = streaming or self.average or data.validation is not None
+        score = None
+        if data.validation is not None:
+            score = partial(self._validation_score, data.validation)
+        return Rules(
+            to_optimum=auto and can_descend and not plain,
+            begin_at_constants=auto,
+            n_iter_no_change=self.n_iter_no_change,
+            score=score,
+        )
+
+    def _train(self, data, targets, *, streaming=False):
+        """Train all problems and assign the fitted attributes.
+
+        Parameters
+        ----------
+        data : Data
+            Rows, weights and strata.
+        targets : list of Target
+            One for each problem.
+        streaming : bool, default=False
+            Whether the rows are a chunk of a stream, of which nothing may be concluded
+            beyond one pass of steps.
+        """
+        space = RowSpace(data.mass, data.norms2, self.shuffle)
+        self.sampler_.prepare(space, len(targets), targets[0].n_groups, data.strata)
+        tasks = self._make_tasks(data, targets)
+        rules = self._make_rules(data, tasks, streaming)
+        budget = Budget(self.max_iter, self.tol)
+        if streaming:
+            budget = Budget(1)
+        elif self.max_time is not None:
+            budget = Budget(self.max_iter, self.tol, perf_counter() + self.max_time)
+        counts = [None] * len(tasks)
+        if self.count_draws:
+            counts = np.zeros((len(tasks), data.X.shape[0]), dtype=np.uint32)
+
+        def train_one(task):
+            draws = Draws(self.sampler_, space, self.batch_size, counts[task.number])
+            log = Log(task.number, data.total, self.verbose)
+            return train(task, draws, budget, log, rules), log
+
+        try:
+            results = Parallel(n_jobs=self.n_jobs, require="sharedmem")(
+                delayed(train_one)(task) for task in tasks
+            )
+        except Diverged as error:
+            raise ValueError(
+                f"Floating-point overflow: {error}. Scale the features with "
+                "StandardScaler or MinMaxScaler, lower eta0, or use "
+                "learning_rate='adagrad'."
+            ) from error
+        outcomes, logs = zip(*results, strict=True)
+        self._history.extend(logs)
+        text = limit_warning(self, budget, outcomes)
+        if text:
+            warnings.warn(text, ConvergenceWarning, stacklevel=3)
+        self.n_iter_ = max(outcome.n_iter for outcome in outcomes)
+        self.variance_gain_ = np.array([o.variance_gain for o in outcomes])
+        self.effective_sample_size_ = np.array(
+            [o.effective_sample_size for o in outcomes]
+        )
+        self.duality_gap_ = data.total * np.array([o.duality_gap for o in outcomes])
+        self.t_ = 1.0 + max(state["clock"][0] for state in self._states)
+        self._draw_counts = counts if self.count_draws else None
+        self._assign_coefficients(data.X.dtype)
+
+    def _validation_score(self, validation, task):
+        """Return the score of a task at its current coefficients."""
+        model = copy.copy(self)
+        if validation.is_split:
+            vars(model).pop("feature_names_in_", None)
+        model.coef_, model.intercept_ = _steps.coefficients(task.states, self.average)
+        y = self._scored_target(model, validation.y, task.number)
+        return validation.score(check_scoring(self, self.scoring), model, y)
+
+    def _assign_coefficients(self, dtype):
+        coef, intercept = _steps.coefficients(self._states, self.average)
+        coef, intercept = coef.astype(dtype), intercept.astype(dtype)
+        if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
+            raise ValueError(
+                "Floating-point overflow: the coefficients are not finite. Scale the "
+                "features with StandardScaler or MinMaxScaler, or lower eta0."
+            )
+        self.coef_, self.intercept_ = coef, intercept
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -134,10 +457,6 @@ class BaseAWSGD(
             )
         return self._draw_counts
 
-    @property
-    def _rate(self):
-        return "adagrad" if self.learning_rate == "auto" else self.learning_rate
-
     def _linear_predictor(self, X):
         """Return <x, w> + b of every row, of shape (n_samples, n_problems)."""
         check_is_fitted(self)
@@ -170,280 +489,3 @@ class BaseAWSGD(
         if sparse.issparse(self.coef_):
             self.coef_ = self.coef_.toarray()
         return self
-
-    def _check_params(self):
-        check_option("loss", self.loss, tuple(self._losses))
-        check_option("penalty", self.penalty, ("l2", "l1", "elasticnet", None))
-        rates = ("auto", *SCALAR_RATES, *COORDINATE_RATES)
-        check_option("learning_rate", self.learning_rate, rates)
-        check_number("alpha", self.alpha, low=0)
-        if self.l1_ratio is not None:
-            check_number("l1_ratio", self.l1_ratio, low=0, high=1)
-        elif self.penalty == "elasticnet":
-            raise ValueError(
-                "l1_ratio must be set when penalty is 'elasticnet', got l1_ratio=None; "
-                "give a number between 0 and 1."
-            )
-        check_number("epsilon", self.epsilon, low=0)
-        check_number("power_t", self.power_t, low=0)
-        check_number("batch_size", self.batch_size, low=1, integer=True)
-        check_number("max_iter", self.max_iter, low=1, integer=True)
-        check_number("n_iter_no_change", self.n_iter_no_change, low=1, integer=True)
-        if self.eta0 is not None:
-            check_number("eta0", self.eta0, above=0)
-        if self.tol is not None:
-            check_number("tol", self.tol, low=0)
-        if self.max_time is not None:
-            check_number("max_time", self.max_time, above=0)
-        check_number("validation_fraction", self.validation_fraction, above=0, below=1)
-        if not isinstance(self.average, (bool, np.bool_)):
-            check_number("average", self.average, low=0, integer=True)
-        if self.learning_rate == "optimal" and self.alpha == 0:
-            raise ValueError(
-                "learning_rate='optimal' divides by alpha, got alpha=0; give a "
-                "positive alpha or choose another learning_rate."
-            )
-
-    def _make_sampler(self, strata, *, streaming=False):
-        """Return a copy of the setting that the parameter `sampler` stands for."""
-        settings = {
-            "auto": LevelSampler(),
-            "uniform": UniformSampler(),
-            "label": StrataSampler(by="label"),
-            "strata": StrataSampler(by="given"),
-            "level": LevelSampler(),
-        }
-        if is_regressor(self):
-            settings.pop("label")
-        if not self.shuffle:
-            settings["auto"] = settings["uniform"]
-        elif strata is not None:
-            settings["auto"] = settings["strata"]
-        elif streaming:
-            # A stream has no second look at a row.
-            settings["auto"] = settings.get("label", settings["uniform"])
-        if isinstance(self.sampler, str):
-            check_option("sampler", self.sampler, tuple(settings))
-            sampler = settings[self.sampler]
-        elif isinstance(self.sampler, tuple(map(type, settings.values()))):
-            sampler = clone(self.sampler)
-        else:
-            raise TypeError(
-                f"sampler={self.sampler!r} is neither one of {tuple(settings)} nor a "
-                "sampler of sklearn_awsgd.samplers."
-            )
-        sampler.check()
-        if not self.shuffle and not isinstance(sampler, UniformSampler):
-            raise ValueError(
-                f"shuffle=False takes the rows in their order, which sampler="
-                f"{self.sampler!r} does not; use shuffle=True, or sampler='uniform'."
-            )
-        return sampler
-
-    def _check_streaming(self):
-        """Refuse settings that need all data at once."""
-        if self.early_stopping:
-            raise ValueError(
-                "early_stopping should be False with partial_fit, which does not know "
-                "what is to come; score held-out rows between the calls instead."
-            )
-
-    def _check_data(self, X, y, strata, *, reset, **options):
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            reset=reset,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            order="C",
-            # `check_rows` finds values that are not finite without a pass of its own.
-            ensure_all_finite=False,
-            **options,
-        )
-        X, norms2 = check_rows(X)
-        return Data(X, norms2, strata=strata), y
-
-    def _hold_out(self, data, y, sample_weight, validation):
-        """Set validation data aside, or take those given.
-
-        Parameters
-        ----------
-        data : Data
-            Validated rows; reduced to those left for training.
-        y, sample_weight : ndarray
-            Validated targets and weights.
-        validation : tuple of (X_val, y_val, sample_weight_val)
-            As given to fit; the first two are None without it.
-
-        Returns
-        -------
-        y, sample_weight : ndarray
-            Those left for training.
-        """
-        X_val, y_val, weight_val = validation
-        if (X_val is None) != (y_val is None):
-            raise ValueError("X_val and y_val go together: give both or neither.")
-        if X_val is not None:
-            data.validation = Validation(X_val, y_val, weight_val)
-            return y, sample_weight
-        if not self.early_stopping:
-            return y, sample_weight
-        train, held = train_test_split(
-            np.arange(len(data.norms2)),
-            test_size=self.validation_fraction,
-            random_state=check_random_state(self.random_state),
-            stratify=self._stratify(y),
-        )
-        train, held = self._keep_classes(y, train, held)
-        if not self.shuffle:
-            train.sort()
-        weight_val = None if sample_weight is None else sample_weight[held]
-        if weight_val is not None and not weight_val.any():
-            raise ValueError(
-                "sample_weight is zero for all held-out rows; use another random_state "
-                f"or a larger validation_fraction than {self.validation_fraction}."
-            )
-        data.validation = Validation(data.X[held], y[held], weight_val, is_split=True)
-        data.X, data.norms2 = data.X[train], data.norms2[train]
-        if data.strata is not None:
-            check_consistent_length(data.strata, y)
-            data.strata = np.asarray(data.strata)[train]
-        return y[train], None if sample_weight is None else sample_weight[train]
-
-    def _validation_score(self, validation, k):
-        """Return the score of problem k at its current coefficients."""
-        model = copy.copy(self)
-        if validation.is_split:
-            vars(model).pop("feature_names_in_", None)
-        model.coef_, model.intercept_ = self._coefficients(self._problem_states(k))
-        y = self._validation_target(model, validation.y, k)
-        scorer = check_scoring(self, self.scoring)
-        weights = {}
-        if validation.sample_weight is not None:
-            weights["sample_weight"] = validation.sample_weight
-        return scorer(model, validation.X, y, **weights)
-
-    def _start(self, data, targets):
-        """Set up what outlives a call: states, random streams, history."""
-        n_problems, n_features = len(targets), data.X.shape[1]
-        self._set_eta0(data, targets)
-        n_models = sum(self._n_models(target) for target in targets)
-        random_state = check_random_state(self.random_state)
-        seeds = random_state.randint(np.iinfo(np.int32).max, size=n_problems)
-        self._generators = [np.random.PCG64(seed) for seed in seeds]
-        self._history = Log()
-        # Rows so far, and the means of their sample weights and of these times class
-        # weights.
-        self._n_weighed, self._mean_weights = 0, np.zeros(2)
-        self._states = []
-        for _ in range(n_models):
-            state = {
-                "coef": np.zeros(n_features),
-                "intercept": np.zeros(1),
-                "clock": np.zeros(1),
-            }
-            self._complete(state)
-            self._states.append(state)
-
-    def _set_eta0(self, data, targets):
-        """Set eta0, and remember what it was chosen for."""
-        self._eta0 = self._choose_eta0(data, targets)
-        self._eta0_for = self.eta0, self._rate
-
-    def _complete(self, state):
-        """Add to the state of a model what the parameters ask for."""
-        n_features = len(state["coef"])
-        sizes = {}
-        if self._rate in COORDINATE_RATES:
-            sizes |= {"squares": n_features + 1, "moves": n_features + 1}
-        if self.average:
-            sizes |= {"average_coef": n_features}
-            sizes |= {"average_intercept": 1, "average_clock": 1}
-        for name, size in sizes.items():
-            state.setdefault(name, np.zeros(size))
-
-    def _weigh_in(self, data, sample_weight):
-        """Take in the weights of some rows of a stream, and scale their loss.
-
-        P sums to one over a chunk, so what its rows weigh beside those of other chunks
-        is a factor of the loss: relative to the mean weight so far, theirs included.
-        """
-        n, mean = len(data.norms2), mean_weight(sample_weight)
-        both, before = mean * data.total, self._n_weighed
-        self._n_weighed = before + n
-        self._mean_weights = self._mean_weights + (n / self._n_weighed) * (
-            np.array([mean, both]) - self._mean_weights
-        )
-        if before:
-            data.loss_scale = both / self._mean_weights[1]
-            data.total = self._mean_weights[1] / self._mean_weights[0]
-
-    def _start_from(self, coef_init, intercept_init):
-        """Start from given coefficients, or from those of the last fit."""
-        warm = self.warm_start and hasattr(self, "coef_")
-        pairs = {"coef": coef_init, "intercept": intercept_init}
-        user_given = [name for name, value in pairs.items() if value is not None]
-        if coef_init is None and warm:
-            is_sparse = sparse.issparse(self.coef_)
-            coef_init = self.coef_.toarray() if is_sparse else self.coef_
-        if intercept_init is None and warm:
-            intercept_init = self.intercept_
-        for name, given in (("coef", coef_init), ("intercept", intercept_init)):
-            if given is None:
-                continue
-            shape = (len(self._states), self._states[0][name].shape[0])
-            given = check_array(
-                np.atleast_1d(given), ensure_2d=False, input_name=f"{name}_init"
-            )
-            if given.size != np.prod(shape):
-                what = f"warm_start=True: the last {name}_"
-                if name in user_given:
-                    what = f"Provided {name}_init"
-                raise ValueError(
-                    f"{what} does not match dataset: it has shape {given.shape}, "
-                    f"expected {shape}."
-                )
-            for state, values in zip(self._states, given.reshape(shape), strict=True):
-                state[name][:] = values
-
-    def _go_on(self, data, targets, strata):
-        """Copy what training changes in place, for `partial_fit` to go on from.
-
-        Parameters may have changed, and `fit` may have chosen a sampler that needs all
-        rows: then the one for streams begins to learn.
-        """
-        self._states = copy.deepcopy(self._states)
-        self._generators = copy.deepcopy(self._generators)
-        self._history = self._history.copy()
-        if self._eta0_for != (self.eta0, self._rate):
-            self._set_eta0(data, targets)
-        for state in self._states:
-            self._complete(state)
-        old, new = self.sampler_, self._make_sampler(strata, streaming=True)
-        same = type(old) is type(new) and old.get_params() == new.get_params()
-        # Strata that were given once must not be forgotten in silence.
-        forgotten = strata is None and getattr(old, "by", None) == "given"
-        if same or (forgotten and self.sampler == "auto"):
-            self.sampler_ = copy.deepcopy(old)
-        else:
-            self.sampler_ = new
-            self._history.sampling.clear()
-
-    def _coefficients(self, states):
-        """Return coefficients and intercepts: the means of w where there are any."""
-        prefix = ""
-        if self.average and all(s["average_clock"][0] > 0 for s in states):
-            prefix = "average_"
-        coef = np.array([s[prefix + "coef"] for s in states])
-        return coef, np.array([s[prefix + "intercept"][0] for s in states])
-
-    def _assign_coefficients(self, dtype):
-        coef, intercept = self._coefficients(self._states)
-        coef, intercept = coef.astype(dtype), intercept.astype(dtype)
-        if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
-            raise ValueError(
-                "Floating-point overflow: the coefficients are not finite. Scale the "
-                "features with StandardScaler or MinMaxScaler, or lower eta0."
-            )
-        self.coef_, self.intercept_ = coef, intercept

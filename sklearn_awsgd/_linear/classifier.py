@@ -1,14 +1,14 @@
 """AWSGDClassifier: linear classifiers trained by AW-SGD."""
 
 import numpy as np
+from scipy import sparse
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
 from sklearn_awsgd._kernels import _losses
 from sklearn_awsgd._linear.base import BaseAWSGD
-from sklearn_awsgd._linear.targets import ClassTargetsMixin
-from sklearn_awsgd._validation import check_weights, unchanged_on_failure
+from sklearn_awsgd._linear.targets import Classes, check_labels
 
 
 def _has_probabilities(estimator):
@@ -20,7 +20,7 @@ def _has_probabilities(estimator):
     )
 
 
-class AWSGDClassifier(ClassifierMixin, ClassTargetsMixin, BaseAWSGD):
+class AWSGDClassifier(ClassifierMixin, BaseAWSGD):
     """Linear classifier trained by SGD that learns which rows to sample.
 
     Beside the model a second small learner moves the sampling distribution, so that
@@ -198,15 +198,11 @@ default="auto"
         "squared_hinge": lambda self: _losses.SquaredHinge(),
         "modified_huber": lambda self: _losses.ModifiedHuber(),
         "perceptron": lambda self: _losses.Hinge(0.0),
-        # For two classes; for more see `_is_softmax`.
+        # For two classes; for more see `_classes`.
         "multinomial": lambda self: _losses.LogLoss(),
-        "squared_error": lambda self: _losses.SquaredError(),
-        "huber": lambda self: _losses.Huber(self.epsilon),
-        "epsilon_insensitive": lambda self: _losses.EpsilonInsensitive(self.epsilon),
-        "squared_epsilon_insensitive": lambda self: _losses.SquaredEpsilonInsensitive(
-            self.epsilon
-        ),
+        **BaseAWSGD._losses,
     }
+    _target_checks = {"multi_output": True}
 
     def __init__(
         self,
@@ -270,80 +266,66 @@ default="auto"
         tags.classifier_tags.multi_label = True
         return tags
 
-    def fit(
-        self,
-        X,
-        y,
-        coef_init=None,
-        intercept_init=None,
-        sample_weight=None,
-        strata=None,
-        X_val=None,
-        y_val=None,
-        sample_weight_val=None,
-    ):
-        """Fit the model from scratch, or from the last one with `warm_start`.
+    @property
+    def _classes(self):
+        """How the classes become problems."""
+        is_softmax = (
+            self.loss == "multinomial"
+            and not self._multilabel
+            and len(self.classes_) > 2
+        )
+        return Classes(self.classes_, self._multilabel, is_softmax)
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Training rows. C-contiguous float arrays and CSR are read where they lie.
-        y : array-like of shape (n_samples,) or (n_samples, n_labels)
-            Class labels, or indicators of several labels.
-        coef_init : array-like of shape (n_classes, n_features), default=None
-            Coefficients to start from.
-        intercept_init : array-like of shape (n_classes,), default=None
-            Intercepts to start from.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows: 2 is the row twice, 0 is the row absent.
-        strata : array-like of shape (n_samples,), default=None
-            Strata to sample, for ``sampler="strata"``.
-        X_val, y_val : array-like, default=None
-            Rows and labels that decide when to stop, as `early_stopping` does.
-        sample_weight_val : array-like, default=None
-            Weights of the rows of `X_val`.
+    def _check_targets(self, y):
+        y = check_labels(y, self.class_weight)
+        self._multilabel = y.ndim == 2
+        return y
 
-        Returns
-        -------
-        self : AWSGDClassifier
-            The fitted estimator.
-        """
-        with unchanged_on_failure(self):
-            self._check_params()
-            sampler = self._make_sampler(strata)
-            data, y = self._check_data(X, y, strata, reset=True, multi_output=True)
-            y = self._check_labels(y)
-            y, weight = self._hold_out(
-                data,
-                y,
-                check_weights(sample_weight, len(y)),
-                (X_val, y_val, sample_weight_val),
-            )
-            if self._multilabel:
-                classes = np.arange(y.shape[1])
-            else:
-                classes = np.unique(y)
-                present = y if weight is None else y[weight > 0]
-                n_present = 2 if (present != present[0]).any() else 1
-                if n_present < 2:
-                    raise ValueError(
-                        "The number of classes with positive weight has to be greater "
-                        "than one; got 1 class. Give rows of at least two classes."
-                    )
-            warm = self.warm_start and hasattr(self, "coef_")
-            if warm and not np.array_equal(self.classes_, classes):
+    def _labels_to_hold_out(self, y):
+        return None if self._multilabel else y
+
+    def _learn_classes(self, data):
+        if self._multilabel:
+            classes = np.arange(data.y.shape[1])
+        else:
+            classes = np.unique(data.y)
+            present = data.y
+            if data.sample_weight is not None:
+                present = data.y[data.sample_weight > 0]
+            if (present == present[0]).all():
                 raise ValueError(
-                    f"warm_start=True needs the classes of the last fit, "
-                    f"{self.classes_!r}, got {classes!r}; use warm_start=False."
+                    "The number of classes with positive weight has to be greater "
+                    "than one; got 1 class. Give rows of at least two classes."
                 )
-            self.classes_ = classes
-            targets = self._encode(data, y, weight)
-            self.sampler_ = sampler
-            self._start(data, targets)
-            self._weigh_in(data, sample_weight)
-            self._start_from(coef_init, intercept_init)
-            self._train(data, targets, self.max_iter, self.tol)
-        return self
+        warm = self.warm_start and hasattr(self, "coef_")
+        if warm and not np.array_equal(self.classes_, classes):
+            raise ValueError(
+                f"warm_start=True needs the classes of the last fit, "
+                f"{self.classes_!r}, got {classes!r}; use warm_start=False."
+            )
+        self.classes_ = classes
+
+    def _encode(self, data):
+        weights = None
+        if not self._multilabel:
+            weights = self._classes.weights_of_rows(
+                data.y, self.class_weight, data.sample_weight
+            )
+        data.set_mass(weights)
+        return self._classes.encode(data.y, data.mass)
+
+    def _group_name(self, problem, group):
+        return self._classes.group_name(problem, group)
+
+    def _scored_target(self, model, y, problem):
+        if self._classes.is_one_problem:
+            return y
+        model.classes_ = np.array([0, 1])
+        if self._multilabel:
+            model._multilabel = False
+            y = y.toarray() if sparse.issparse(y) else np.asarray(y)
+            return y[:, problem]
+        return (np.asarray(y) == self.classes_[problem]).astype(int)
 
     def partial_fit(self, X, y, classes=None, sample_weight=None, strata=None):
         """Make one pass over a chunk of a stream.
@@ -369,41 +351,55 @@ default="auto"
         self : AWSGDClassifier
             The estimator.
         """
-        with unchanged_on_failure(self):
-            self._check_params()
-            self._check_streaming()
-            if isinstance(self.class_weight, str):
+        return self._partial_fit(X, y, sample_weight, strata, classes)
+
+    def _check_streaming(self):
+        super()._check_streaming()
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                f"class_weight={self.class_weight!r} is not supported for "
+                "partial_fit, which never sees all classes' counts; give the "
+                "weights as a dict, for example from "
+                "sklearn.utils.compute_class_weight."
+            )
+
+    def _check_chunk(self, data, classes, first):
+        was_multilabel = getattr(self, "_multilabel", None)
+        data.y = y = self._check_targets(data.y)
+        if not first and was_multilabel != self._multilabel:
+            raise ValueError(
+                f"y has shape {y.shape}, which is not the kind of target of the "
+                "calls before; start anew with a clone of the estimator."
+            )
+        if self._multilabel:
+            classes = np.arange(y.shape[1])
+        elif classes is None and first:
+            raise ValueError("classes must be passed on the first call to partial_fit.")
+        self._check_classes(classes, y, first)
+
+    def _check_classes(self, classes, y, first):
+        """Check the classes of a stream, and keep them the first time."""
+        if classes is not None:
+            classes = np.unique(classes)
+            if not first and not np.array_equal(classes, self.classes_):
                 raise ValueError(
-                    f"class_weight={self.class_weight!r} is not supported for "
-                    "partial_fit, which never sees all classes' counts; give the "
-                    "weights as a dict, for example from "
-                    "sklearn.utils.compute_class_weight."
+                    f"classes={classes!r} is not the same as on last call to "
+                    f"partial_fit, was: {self.classes_!r}."
                 )
-            first = not hasattr(self, "coef_")
-            data, y = self._check_data(X, y, strata, reset=first, multi_output=True)
-            was_multilabel = getattr(self, "_multilabel", None)
-            y = self._check_labels(y)
-            if not first and was_multilabel != self._multilabel:
+        if first:
+            if len(classes) < 2 and not self._multilabel:
                 raise ValueError(
-                    f"y has shape {y.shape}, which is not the kind of target of the "
-                    "calls before; start anew with a clone of the estimator."
+                    "The number of classes has to be greater than one; got "
+                    f"{len(classes)} class."
                 )
-            if self._multilabel:
-                classes = np.arange(y.shape[1])
-            elif classes is None and first:
+            self.classes_ = classes
+        if not self._multilabel:
+            unknown = np.setdiff1d(y, self.classes_)
+            if len(unknown):
                 raise ValueError(
-                    "classes must be passed on the first call to partial_fit."
+                    f"y has labels {unknown!r} that are not in classes="
+                    f"{self.classes_!r}; name all classes at the first partial_fit."
                 )
-            self._check_classes(classes, y, first)
-            targets = self._encode(data, y, check_weights(sample_weight, len(y)))
-            if first:
-                self.sampler_ = self._make_sampler(strata, streaming=True)
-                self._start(data, targets)
-            else:
-                self._go_on(data, targets, strata)
-            self._weigh_in(data, sample_weight)
-            self._train(data, targets, max_iter=1, tol=None, streaming=True)
-        return self
 
     def decision_function(self, X):
         """Return the signed distance to the separating hyperplanes, up to scale.
@@ -462,7 +458,7 @@ default="auto"
         scores = self._linear_predictor(X)
         if self.loss == "modified_huber":
             positive = (np.clip(scores, -1, 1) + 1) / 2
-        elif self._is_softmax:
+        elif self._classes.is_softmax:
             return softmax(scores, axis=1)
         else:
             positive = expit(scores)

@@ -1,40 +1,83 @@
 """Objectives of the linear models, evaluated exactly, with sampled curvature."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from scipy.linalg.blas import daxpy
-from scipy.special import logsumexp
 
 from sklearn_awsgd._kernels import _batch
 from sklearn_awsgd._kernels._rows import Rows
+from sklearn_awsgd._linear.curvature import (
+    MOST_PARAMETERS,
+    InverseCurvature,
+    add_penalty,
+    expectation,
+    row_chunks,
+    systematic_sample,
+)
 
-# With more parameters only the diagonal of the curvature is used.
-MOST_PARAMETERS = 3000
-# Up to this many parameters of all classes together, softmax regression has its full
-# curvature; beyond, that of each class by itself.
-MOST_SOFTMAX_PARAMETERS = 400
 # From here on dense rows are sampled in single precision: products are what costs.
 MANY_COLUMNS = 256
-N_PAIRS = 20
-# Rows handled together where arrays of their size are made.
-CHUNK = 4096
 
 
 @dataclass
-class Point:
-    """The objective at a point, from one pass over the rows."""
+class Evaluation:
+    """The objective at some parameters, from one pass over the rows."""
 
     v: np.ndarray
     value: float
     gradient: np.ndarray
-    gap: float
-    curvatures: np.ndarray
+    gap: float  # certified bound of the suboptimality, infinite where there is none
+    curvatures: np.ndarray  # what the curvature is made of, row by row
 
 
-class LinearObjective:
+class Objective(ABC):
+    """A smooth objective as the descent sees it: sums over rows, and nothing else.
+
+    A descent never sees rows: they may lie in memory or anywhere else.
+
+    Attributes
+    ----------
+    n_samples, n_columns, n_nonzero : int
+        Rows, features and one for the intercept, and numbers in the rows.
+    alpha : float
+        Strength of the l2 penalty.
+    sharp : bool
+        Whether the curvature holds beyond the next kink of the loss.
+    """
+
+    @abstractmethod
+    def __call__(self, v):
+        """Return the Evaluation at v, from one pass over the rows."""
+
+    def canonical(self, v):
+        """Return v, or parameters of the same predictions that are preferred."""
+        return v
+
+    @abstractmethod
+    def newton_flops(self):
+        """Return the cost of the curvature of all rows."""
+
+    @abstractmethod
+    def inverse_curvature(self, here, n_rows, rng, floor):
+        """Return the inverse of a sampled curvature.
+
+        Parameters
+        ----------
+        here : Evaluation
+            Where.
+        n_rows : int
+            Size of the sample; all rows when it is `n_samples`.
+        rng : numpy.random.Generator
+            Draws the sample.
+        floor : float
+            Least curvature of a row, as a share of the largest the loss can have: with
+            1 a step cannot overshoot.
+        """
+
+
+class LinearObjective(Objective):
     """E_P[f(y, <x, w> + b)] + alpha / 2 ||w||^2 as a function of v = (w, b).
 
     Parameters
@@ -73,7 +116,7 @@ class LinearObjective:
         self._sample_dtype = np.float32 if is_safe and is_worth_it else np.float64
 
     def __call__(self, v):
-        """Return the point at v, from one pass over the rows."""
+        """Return the Evaluation at v, from one pass over the rows."""
         gradients, sums = np.empty((2, self.n_columns)), np.empty((2, 2))
         curvatures = np.empty(self.n_samples)
         _batch.evaluate(
@@ -81,8 +124,7 @@ class LinearObjective:
             self.loss,
             self.y,
             self.mass,
-            v[:-1],
-            v[-1],
+            v,
             gradients,
             sums,
             curvatures,
@@ -96,7 +138,7 @@ class LinearObjective:
         gradient[:-1] += self.alpha * v[:-1]
         if not self.fit_intercept:
             gradient[-1] = 0
-        return Point(v, value, gradient, gap, curvatures)
+        return Evaluation(v, value, gradient, gap, curvatures)
 
     def _dual_point(self, gradients, sums):
         """Return the dual point of the derivatives c_i, as `mix_dual` takes it.
@@ -138,44 +180,25 @@ class LinearObjective:
         value, mean = self._dual
         return value - mean @ mean / (2 * self.alpha)
 
-    def canonical(self, v):
-        """Return v: no other parameters give the same predictions."""
-        return v
-
     def newton_flops(self):
-        """Return the cost of the curvature of all rows."""
         return self.n_nonzero**2 / self.n_samples + self.n_columns**3 / 3
 
-    def inverse_curvature(self, point, n_rows, rng, floor):
-        """Return the inverse of a sampled curvature.
-
-        Parameters
-        ----------
-        point : Point
-            Where.
-        n_rows : int
-            Size of the sample; all rows when it is `n_samples`.
-        rng : numpy.random.Generator
-            Draws the sample.
-        floor : float
-            Least curvature of a row, as a share of the largest the loss can have: with
-            1 a step cannot overshoot.
-        """
+    def inverse_curvature(self, here, n_rows, rng, floor):
         if self.n_columns > MOST_PARAMETERS:
-            curvatures = self._floored(point, floor)
+            curvatures = self._floored(here, floor)
             # The rows that matter change on the way, so the others count too.
             curvatures = curvatures + expectation(curvatures, self.mass)
             diagonal = _batch.hessian_diagonal(self.rows, self.mass, curvatures)
-            _add_penalty(diagonal, self.alpha, self.fit_intercept)
+            add_penalty(diagonal, self.alpha, self.fit_intercept)
             return InverseCurvature.from_diagonal(diagonal)
-        return InverseCurvature.from_hessian(*self.hessian(point, n_rows, rng, floor))
+        return InverseCurvature.from_hessian(*self.hessian(here, n_rows, rng, floor))
 
-    def hessian(self, point, n_rows, rng, floor):
+    def hessian(self, here, n_rows, rng, floor):
         """Return the upper triangle of a sampled Hessian, and its cost in passes.
 
-        The parameters are those of :meth:`inverse_curvature`.
+        The parameters are those of :meth:`Objective.inverse_curvature`.
         """
-        curvatures = self._floored(point, floor)
+        curvatures = self._floored(here, floor)
         weight = curvatures * (1 / self.n_samples if self.mass is None else self.mass)
         chosen, times = systematic_sample(weight * (self.norms2 + 1), n_rows, rng)
         weights = times * weight[chosen]
@@ -195,7 +218,7 @@ class LinearObjective:
             dtype = self._sample_dtype if n_rows < self.n_samples else np.float64
             speed = 10 if dtype == np.float32 else 5
             flops = len(chosen) * per_row**2 / speed
-            for part in _chunks(len(chosen)):
+            for part in row_chunks(len(chosen)):
                 A = np.empty((len(chosen[part]), self.n_columns), dtype=dtype)
                 A[:, :-1] = self.X[chosen[part]]
                 A[:, -1] = 1
@@ -203,298 +226,15 @@ class LinearObjective:
                 hessian += A.T @ A
         if not self.fit_intercept:
             hessian[:, -1] = 0
-        _add_penalty(np.einsum("ii->i", hessian), self.alpha, self.fit_intercept)
+        add_penalty(np.einsum("ii->i", hessian), self.alpha, self.fit_intercept)
         flops += self.n_columns**3 / 30
         return hessian, flops / (4 * self.n_samples * (per_row + 5))
 
-    def _floored(self, point, floor):
+    def _floored(self, here, floor):
         """Return the curvature of each row, at least a share of the largest."""
         if floor == 0:
-            return point.curvatures
-        return np.maximum(point.curvatures, floor * self.loss.smoothness)
-
-
-class MultinomialObjective:
-    """Softmax regression as a function of the flattened (n_classes, n_features + 1).
-
-    Parameters
-    ----------
-    X : ndarray or CSR of shape (n_samples, n_features)
-        Rows.
-    codes : ndarray of shape (n_samples,)
-        Class of each row.
-    n_classes : int
-        Number of classes.
-    mass, norms2, alpha, fit_intercept
-        As for :class:`LinearObjective`.
-    """
-
-    sharp = True
-
-    def __init__(self, X, codes, n_classes, mass, norms2, alpha, fit_intercept):
-        self.X, self.codes, self.n_classes = X, codes, n_classes
-        self.n_samples, n_features = X.shape
-        if mass is None:
-            mass = np.full(self.n_samples, 1 / self.n_samples)
-        self.mass, self.norms2 = mass, norms2
-        self.alpha, self.fit_intercept = alpha, fit_intercept
-        self.n_columns = n_features + 1
-        self.n_nonzero = X.nnz if sparse.issparse(X) else X.size
-
-    def __call__(self, v):
-        """Return the point at v, from one pass over the rows.
-
-        Its `curvatures` are the probabilities of the classes of each row.
-        """
-        probabilities = np.empty((self.n_samples, self.n_classes))
-        V = v.reshape(self.n_classes, self.n_columns)
-        gradient = np.zeros_like(V)
-        value = self.alpha / 2 * np.sum(V[:, :-1] ** 2)
-        for part in _chunks(self.n_samples):
-            X = self.X[part]
-            Z = X @ V[:, :-1].T + V[:, -1]
-            own = (np.arange(len(Z)), self.codes[part])
-            log_sum = logsumexp(Z, axis=1)
-            value += self.mass[part] @ (log_sum - Z[own])
-            residual = np.exp(Z - log_sum[:, None])
-            probabilities[part] = residual
-            residual[own] -= 1
-            residual *= self.mass[part, None]
-            gradient[:, :-1] += (X.T @ residual).T
-            gradient[:, -1] += residual.sum(axis=0)
-        gradient[:, :-1] += self.alpha * V[:, :-1]
-        if not self.fit_intercept:
-            gradient[:, -1] = 0
-        return Point(v, value, gradient.ravel(), np.inf, probabilities)
-
-    def canonical(self, v):
-        """Return the parameters of the same predictions whose intercepts sum to zero.
-
-        The gradient never points along a common shift, so it stays zero.
-        """
-        V = v.reshape(self.n_classes, self.n_columns).copy()
-        V[:, -1] -= V[:, -1].mean()
-        return V.ravel()
-
-    def newton_flops(self):
-        """Return the cost of the full curvature, infinite where it is not formed."""
-        n_parameters = self.n_classes * self.n_columns
-        if n_parameters > MOST_SOFTMAX_PARAMETERS:
-            return np.inf
-        return self.n_samples * n_parameters**2 / 2
-
-    def inverse_curvature(self, point, n_rows, rng, floor):
-        """Return the inverse of a sampled curvature, as `LinearObjective` does."""
-        shape = (self.n_classes, self.n_columns)
-        curvature = point.curvatures * (1 - point.curvatures)
-        if floor > 0:
-            curvature = np.maximum(curvature, floor / 2)
-        weight = self.mass * curvature.sum(axis=1)
-        per_row = self.n_nonzero / self.n_samples
-        if self.n_columns > MOST_PARAMETERS:
-            squares = self.X.multiply(self.X) if sparse.issparse(self.X) else self.X**2
-            diagonal = np.empty(shape)
-            # As for `LinearObjective`.
-            weighted = (curvature + self.mass @ curvature) * self.mass[:, None]
-            diagonal[:, :-1] = (squares.T @ weighted).T
-            diagonal[:, -1] = weighted.sum(axis=0)
-            for line in diagonal:
-                _add_penalty(line, self.alpha, self.fit_intercept)
-            return InverseCurvature.from_diagonal(diagonal.ravel())
-        chosen, times = systematic_sample(weight * (self.norms2 + 1), n_rows, rng)
-        weights = times * self.mass[chosen]
-        if np.prod(shape) <= MOST_SOFTMAX_PARAMETERS:
-            hessian = self._full_curvature(point.curvatures, chosen, weights, floor)
-            return InverseCurvature.from_hessian(hessian, cost=0.0)
-        solvers = []
-        for k in range(self.n_classes):
-            hessian = np.zeros((self.n_columns, self.n_columns))
-            for part in _chunks(len(chosen)):
-                A = self._rows_with_one(chosen[part])
-                A *= np.sqrt(weights[part] * curvature[chosen[part], k])[:, None]
-                hessian += A.T @ A
-            if not self.fit_intercept:
-                hessian[:, -1] = 0
-            _add_penalty(np.einsum("ii->i", hessian), self.alpha, self.fit_intercept)
-            solvers.append(_solver_of(hessian))
-        flops = len(chosen) * self.n_columns**2 / 10 + self.n_columns**3 / 30
-        return InverseCurvature(
-            lambda g: np.concatenate(
-                [
-                    solve(line)
-                    for solve, line in zip(solvers, g.reshape(shape), strict=True)
-                ]
-            ),
-            flops / (4 * self.n_samples * (per_row + 5)),
-            sharp=False,
-        )
-
-    def _rows_with_one(self, chosen):
-        X = self.X[chosen]
-        A = np.empty((len(chosen), self.n_columns))
-        A[:, :-1] = X.toarray() if sparse.issparse(X) else X
-        A[:, -1] = 1
-        return A
-
-    def _full_curvature(self, all_probabilities, chosen, weights, floor):
-        """Return sum_i P_i (diag(p_i) - p_i p_i^T) x x_i x_i^T, with the penalty.
-
-        A share `floor` of each matrix in brackets is replaced by 1/2, its bound.
-        """
-        K, p = self.n_classes, self.n_columns
-        hessian = np.zeros((K, p, K, p))
-        for part in _chunks(len(chosen)):
-            A = self._rows_with_one(chosen[part])
-            probabilities = all_probabilities[chosen[part]]
-            for k in range(K):
-                for m in range(k, K):
-                    w = -probabilities[:, k] * probabilities[:, m]
-                    if k == m:
-                        w += probabilities[:, k]
-                    w *= 1 - floor
-                    if k == m:
-                        w += floor / 2
-                    block = (A * (weights[part] * w)[:, None]).T @ A
-                    hessian[k, :, m] += block
-        for k in range(K):
-            for m in range(k):
-                hessian[k, :, m] = hessian[m, :, k].T
-        if not self.fit_intercept:
-            hessian[:, -1] = 0
-            hessian[:, :, :, -1] = 0
-        hessian = hessian.reshape(K * p, K * p)
-        diagonal = np.einsum("ii->i", hessian).reshape(K, p)
-        for line in diagonal:
-            _add_penalty(line, self.alpha, self.fit_intercept)
-        # A common shift of all intercepts changes nothing; this pins it.
-        hessian[p - 1 :: p, p - 1 :: p] += diagonal[:, -1].mean() / K
-        return hessian
-
-
-class InverseCurvature:
-    """The inverse of a curvature, improved by BFGS pairs.
-
-    Parameters
-    ----------
-    solve : callable
-        Applies the inverse to a vector.
-    cost : float
-        What it cost, in passes over the rows.
-    sharp : bool
-        Whether it is good enough to tell the suboptimality from the gradient.
-    diagonal : bool, default=False
-        Whether it is a diagonal: then the last pair tells its scale, and it may be
-        replaced by that of another point without forgetting the pairs.
-
-    Attributes
-    ----------
-    margin : float
-        What the estimate of the suboptimality is multiplied with to be on the safe
-        side.
-    """
-
-    def __init__(self, solve, cost, sharp, diagonal=False):
-        self.margin = 2.0 if sharp else 4.0
-        self._solve, self.cost, self.diagonal = solve, cost, diagonal
-        self._pairs, self._scale = [], 1.0
-
-    @classmethod
-    def from_hessian(cls, hessian, cost):
-        """Invert a matrix, whose diagonal may be changed."""
-        return cls(_solver_of(hessian), cost, True)
-
-    @classmethod
-    def from_diagonal(cls, diagonal):
-        """Invert a diagonal, which is never worth being sampled from more rows."""
-        return cls(lambda g: g / diagonal, np.inf, sharp=False, diagonal=True)
-
-    def update(self, step, change):
-        """Take in a step and the change of the gradient along it."""
-        product = step @ change
-        if product > 1e-10 * np.linalg.norm(step) * np.linalg.norm(change):
-            self._pairs = [*self._pairs[1 - N_PAIRS :], (step, change, 1 / product)]
-            self._rescale()
-
-    def replace(self, other):
-        """Take over another diagonal."""
-        self._solve = other._solve
-        self._rescale()
-
-    def _rescale(self):
-        if self.diagonal and self._pairs:
-            _, change, inverse = self._pairs[-1]
-            self._scale = 1 / (inverse * (change @ self._solve(change)))
-
-    def __matmul__(self, gradient):
-        """Return the L-BFGS product with a gradient."""
-        g, factors = gradient.copy(), []
-        for step, change, inverse in reversed(self._pairs):
-            factors.append(inverse * (step @ g))
-            g = daxpy(change, g, a=-factors[-1])
-        g = self._scale * self._solve(g)
-        for (step, change, inverse), a in zip(
-            self._pairs, reversed(factors), strict=True
-        ):
-            g = daxpy(step, g, a=a - inverse * (change @ g))
-        return g
-
-
-def expectation(values, mass):
-    """Return E_P of values; a mass of None means that all rows are equal."""
-    return values.mean() if mass is None else mass @ values
-
-
-def systematic_sample(size, n_rows, rng):
-    """Draw rows in proportion to `size`, about `n_rows` times in all.
-
-    Returns
-    -------
-    chosen : ndarray of int
-        The rows drawn at least once; all rows when `n_rows` says so.
-    times : ndarray of float
-        What to multiply a row's contribution with for an unbiased sum.
-    """
-    if n_rows >= len(size) or not size.any():
-        chosen = np.flatnonzero(size)
-        return chosen, np.ones(len(chosen))
-    return _batch.draw_systematically(size, n_rows, rng.random())
-
-
-def _solver_of(hessian):
-    """Return what solves for a positive matrix, whose upper triangle is changed.
-
-    It is scaled to a unit diagonal, so that features of very different size are alike,
-    and the diagonal is enlarged where rounding asks for it.
-    """
-    diagonal = np.einsum("ii->i", hessian)
-    root = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-    hessian /= root
-    hessian /= root[:, None]
-    more = 1e-12
-    diagonal += more
-    while True:
-        try:
-            factor = cho_factor(hessian, check_finite=False)
-            break
-        except LinAlgError:
-            if more > 1e300:
-                raise
-            more *= 100
-            diagonal += more
-    return lambda g: cho_solve(factor, g / root, check_finite=False) / root
-
-
-def _chunks(n_rows):
-    return [slice(start, start + CHUNK) for start in range(0, n_rows, CHUNK)]
-
-
-def _add_penalty(diagonal, alpha, fit_intercept):
-    """Add the penalty's curvature to the diagonal of one model."""
-    diagonal[:-1] += alpha
-    if not fit_intercept:
-        diagonal[-1] = 1
-    # Features without curvature and without penalty must not break the inverse.
-    diagonal[diagonal <= 0] = 1e-12 * diagonal.max() + 1e-200
+            return here.curvatures
+        return np.maximum(here.curvatures, floor * self.loss.smoothness)
 
 
 def best_constant(loss, y, mass):

@@ -1,23 +1,9 @@
 """AWSGDRegressor: linear regression trained by AW-SGD."""
 
-import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils import column_or_1d
 
-from sklearn_awsgd._kernels import _losses
 from sklearn_awsgd._linear.base import BaseAWSGD
-from sklearn_awsgd._validation import check_weights, unchanged_on_failure
-
-
-def _check_targets(y):
-    """Return the targets as a float64 vector whose squares are finite."""
-    y = column_or_1d(y).astype(np.float64, copy=False)
-    if np.abs(y).max() > 1e150:
-        raise ValueError(
-            "y has values so large that their squares overflow; scale the targets, "
-            "for example with TransformedTargetRegressor."
-        )
-    return y
+from sklearn_awsgd._linear.targets import RealTarget, check_real_targets
 
 
 class AWSGDRegressor(RegressorMixin, BaseAWSGD):
@@ -136,14 +122,7 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
     True
     """
 
-    _losses = {
-        "squared_error": lambda self: _losses.SquaredError(),
-        "huber": lambda self: _losses.Huber(self.epsilon),
-        "epsilon_insensitive": lambda self: _losses.EpsilonInsensitive(self.epsilon),
-        "squared_epsilon_insensitive": lambda self: _losses.SquaredEpsilonInsensitive(
-            self.epsilon
-        ),
-    }
+    _target_checks = {"y_numeric": True}
     n_jobs = None
 
     def __init__(
@@ -199,61 +178,12 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
         self.warm_start = warm_start
         self.average = average
 
-    def fit(
-        self,
-        X,
-        y,
-        coef_init=None,
-        intercept_init=None,
-        sample_weight=None,
-        strata=None,
-        X_val=None,
-        y_val=None,
-        sample_weight_val=None,
-    ):
-        """Fit the model from scratch, or from the last one with `warm_start`.
+    def _check_targets(self, y):
+        return check_real_targets(y)
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Training rows. C-contiguous float arrays and CSR are read where they lie.
-        y : array-like of shape (n_samples,)
-            Targets.
-        coef_init : array-like of shape (n_features,), default=None
-            Coefficients to start from.
-        intercept_init : array-like of shape (1,), default=None
-            Intercept to start from.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows: 2 is the row twice, 0 is the row absent.
-        strata : array-like of shape (n_samples,), default=None
-            Strata to sample, for ``sampler="strata"``.
-        X_val, y_val : array-like, default=None
-            Rows and targets that decide when to stop, as `early_stopping` does.
-        sample_weight_val : array-like, default=None
-            Weights of the rows of `X_val`.
-
-        Returns
-        -------
-        self : AWSGDRegressor
-            The fitted estimator.
-        """
-        with unchanged_on_failure(self):
-            self._check_params()
-            sampler = self._make_sampler(strata)
-            data, y = self._check_data(X, y, strata, reset=True, y_numeric=True)
-            y, weight = self._hold_out(
-                data,
-                _check_targets(y),
-                check_weights(sample_weight, len(y)),
-                (X_val, y_val, sample_weight_val),
-            )
-            data.set_weights(weight, None)
-            self.sampler_ = sampler
-            self._start(data, [y])
-            self._weigh_in(data, sample_weight)
-            self._start_from(coef_init, intercept_init)
-            self._train(data, [y], self.max_iter, self.tol)
-        return self
+    def _encode(self, data):
+        data.set_mass()
+        return [RealTarget(data.y, data.mass)]
 
     def partial_fit(self, X, y, sample_weight=None, strata=None):
         """Make one pass over a chunk of a stream.
@@ -277,21 +207,7 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
         self : AWSGDRegressor
             The estimator.
         """
-        with unchanged_on_failure(self):
-            self._check_params()
-            self._check_streaming()
-            first = not hasattr(self, "coef_")
-            data, y = self._check_data(X, y, strata, reset=first, y_numeric=True)
-            y = _check_targets(y)
-            data.set_weights(check_weights(sample_weight, len(y)), None)
-            if first:
-                self.sampler_ = self._make_sampler(strata, streaming=True)
-                self._start(data, [y])
-            else:
-                self._go_on(data, [y], strata)
-            self._weigh_in(data, sample_weight)
-            self._train(data, [y], max_iter=1, tol=None, streaming=True)
-        return self
+        return self._partial_fit(X, y, sample_weight, strata)
 
     def predict(self, X):
         """Return the predicted target of each row.
@@ -319,26 +235,6 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
         super().densify()
         self.coef_ = self.coef_.reshape(-1)
         return self
-
-    def _n_groups(self):
-        return 1
-
-    def _groups(self, target):
-        return np.zeros(len(target), dtype=np.int32)
-
-    def _target_spread(self, data, target):
-        present = target if data.mass is None else target[data.mass > 0]
-        # Of a stream whose first chunk is constant nothing is known.
-        return float(np.std(present)) or 1.0
-
-    def _stratify(self, y):
-        return None
-
-    def _keep_classes(self, y, train, held):
-        return train, held
-
-    def _validation_target(self, model, y, k):
-        return y
 
     def _assign_coefficients(self, dtype):
         super()._assign_coefficients(dtype)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sklearn_awsgd._kernels._loop import POINT
+from sklearn_awsgd.samplers.base import OpenedSampler
 
 # An episode this long, in an environment without a limit, is taken for endless.
 ENDLESS = 100_000
@@ -111,16 +112,15 @@ class Player:
         return PlayedEpisode(states, actions, rewards, ending)
 
 
-class PlayedSampler:
+class PlayedDraws(OpenedSampler):
     """Episodes played in Python for a compiled problem and a compiled sampler.
 
-    It has the Python protocol of a sampler. The compiled sampler weighs the episodes
-    and learns from them.
+    The compiled sampler weighs the episodes and learns from them.
 
     Parameters
     ----------
-    sampler : compiled TrajectorySampler
-        Opened without a simulator.
+    sampler : TrajectoryDraws
+        Compiled, opened without a simulator.
     space : EpisodeSpace
         Where episodes are put.
     policy, behavior : ndarray of shape (n_states, n_actions)
@@ -130,8 +130,6 @@ class PlayedSampler:
     player : Player
         Plays them.
     """
-
-    patience = 1
 
     def __init__(self, sampler, space, policy, behavior, mixing, player):
         self.sampler = sampler
@@ -152,6 +150,10 @@ class PlayedSampler:
         point["i"], point["origin"] = episode.states[0], origin
         point["q"] = self.sampler.weigh()
         return point
+
+    def densities(self):
+        """Return q of the first t steps of the last episode, for every t."""
+        return self.sampler.densities()
 
     def observe_points(self, points):
         """Learn from the episode."""

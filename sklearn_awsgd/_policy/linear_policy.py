@@ -11,6 +11,7 @@ from sklearn_awsgd._kernels._episodes import TOTALS
 from sklearn_awsgd._kernels._loop import POINT
 from sklearn_awsgd._kernels._policy import RMSPROP_MEMORY, VALUE_MEMORY
 from sklearn_awsgd._kernels._trajectory_sampler import NORM2_FORGETTING
+from sklearn_awsgd.samplers.base import OpenedSampler
 
 # Ridge of the baseline, relative to the mean square of the features.
 VALUE_RIDGE = 1e-6
@@ -26,6 +27,9 @@ class FeatureSpace:
     max_steps : int
         Number of steps at which an episode is cut.
     """
+
+    kind = "episodes"
+    stationary = False
 
     def __init__(self, coef, max_steps):
         self.coef = coef
@@ -154,7 +158,7 @@ class LinearPolicyProblem:
         return features @ np.linalg.solve(gram + ridge, moment)
 
 
-class LinearTrajectorySampler:
+class LinearTrajectoryDraws(OpenedSampler):
     """Episodes from P_w and from a linear softmax policy with coefficients tau.
 
     Parameters
@@ -170,8 +174,6 @@ class LinearTrajectorySampler:
     setting : TrajectorySampler
         Its `mixing`, `eta0` and `normalize` are used.
     """
-
-    patience = 1
 
     def __init__(self, space, player, tau, scale, setting):
         self.space = space
@@ -200,6 +202,10 @@ class LinearTrajectorySampler:
         point["origin"] = learned
         point["q"] = space.density()[-1]
         return point
+
+    def densities(self):
+        """Return q of the first t steps of the last episode, for every t."""
+        return self.space.density()
 
     def observe_points(self, points):
         """Take the paper's step on tau, in units of the mean of ``||d||^2``."""

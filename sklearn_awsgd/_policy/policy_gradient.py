@@ -4,7 +4,7 @@ import copy
 import warnings
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -14,8 +14,18 @@ from sklearn_awsgd._kernels._policy import RATES, WEIGHTS
 from sklearn_awsgd._policy.tasks import FeatureTask, PolicySettings, make_task
 from sklearn_awsgd._policy.training import LEAST_PIECES, EpisodeLog, run_episodes
 from sklearn_awsgd._solver.runs import Diverged
-from sklearn_awsgd._validation import check_number, check_option, unchanged_on_failure
-from sklearn_awsgd.samplers_trajectory import TrajectorySampler
+from sklearn_awsgd._validation import (
+    Boolean,
+    Integer,
+    Options,
+    Real,
+    check_number,
+    check_option,
+    check_parameters,
+    unchanged_on_failure,
+)
+from sklearn_awsgd.samplers.base import resolve_sampler
+from sklearn_awsgd.samplers.trajectory import TrajectorySampler
 
 # The default bonus where states can be counted.
 AUTO_BONUS = 0.01
@@ -138,6 +148,16 @@ class AWSGDPolicyGradient(DocumentationLinkMixin, BaseEstimator):
     """
 
     _doc_page = "policy"
+    _parameters = {
+        "weights": Options(*WEIGHTS),
+        "discount": Real(above=0, high=1),
+        "learning_rate": Options(*RATES),
+        "eta0": Real(above=0),
+        "bonus": Real(low=0, optional=True),
+        "baseline": Boolean(),
+        "n_episodes": Integer(low=1),
+        "max_steps": Integer(low=1, optional=True),
+    }
 
     def __init__(
         self,
@@ -293,15 +313,7 @@ class AWSGDPolicyGradient(DocumentationLinkMixin, BaseEstimator):
         return float(successes.mean())
 
     def _check_params(self):
-        check_option("weights", self.weights, tuple(WEIGHTS))
-        check_option("learning_rate", self.learning_rate, tuple(RATES))
-        check_number("discount", self.discount, above=0, high=1)
-        check_number("eta0", self.eta0, above=0)
-        check_number("n_episodes", self.n_episodes, low=1, integer=True)
-        if self.bonus is not None:
-            check_number("bonus", self.bonus, low=0)
-        if self.max_steps is not None:
-            check_number("max_steps", self.max_steps, low=1, integer=True)
+        check_parameters(self, self._parameters)
         if self.bonus and self.features is not None:
             raise ValueError(
                 f"bonus={self.bonus!r} counts visits of states, which features do not "
@@ -310,24 +322,14 @@ class AWSGDPolicyGradient(DocumentationLinkMixin, BaseEstimator):
         self._make_sampler()
 
     def _make_sampler(self):
-        """Return a copy of the setting that the parameter `sampler` stands for."""
+        """Return a copy of the sampler that the parameter `sampler` stands for."""
         on_tables = self.features is None
-        settings = {
+        named = {
             "auto": TrajectorySampler(mixing=0.5 if on_tables else 1.0),
             "trajectory": TrajectorySampler(update="moments" if on_tables else "sgd"),
             "on_policy": TrajectorySampler(mixing=1.0),
         }
-        if isinstance(self.sampler, str):
-            check_option("sampler", self.sampler, tuple(settings))
-            sampler = settings[self.sampler]
-        elif isinstance(self.sampler, TrajectorySampler):
-            sampler = clone(self.sampler)
-        else:
-            raise TypeError(
-                f"sampler={self.sampler!r} is neither one of {tuple(settings)} nor a "
-                "TrajectorySampler."
-            )
-        sampler.check()
+        sampler = resolve_sampler(self.sampler, named, "episodes")
         learning = sampler.mixing < 1
         if learning and sampler.update == "moments" and not on_tables:
             raise ValueError(

@@ -12,11 +12,11 @@ from scipy.special import softmax
 from sklearn_awsgd._kernels._episodes import EpisodeSpace
 from sklearn_awsgd._kernels._policy import PolicyProblem
 from sklearn_awsgd._policy.environments import as_table
-from sklearn_awsgd._policy.episodes import ENDLESS, PlayedSampler, Player
+from sklearn_awsgd._policy.episodes import ENDLESS, PlayedDraws, Player
 from sklearn_awsgd._policy.linear_policy import (
     FeatureSpace,
     LinearPolicyProblem,
-    LinearTrajectorySampler,
+    LinearTrajectoryDraws,
 )
 
 
@@ -165,7 +165,7 @@ class TableTask(StateTask):
 
     def open(self, sampler, state, space, generator):
         """Return the compiled sampler."""
-        sampler.prepare(space)
+        sampler.prepare(space, 1, 1, None)
         return sampler.open(space, self.simulator, 0, generator)
 
     def returns(self, state, on_policy, n_episodes, generator):
@@ -235,11 +235,11 @@ class PlayedStateTask(PlayedTask, StateTask):
 
     def open(self, sampler, state, space, generator):
         """Return a sampler that plays, weighs and learns."""
-        sampler.prepare(space)
+        sampler.prepare(space, 1, 1, None)
         opened = sampler.open(space, None, 0, generator)
         behavior, mixing = sampler.behavior_policy_, sampler.mixing
         player = self._player(generator)
-        return PlayedSampler(opened, space, state["policy"], behavior, mixing, player)
+        return PlayedDraws(opened, space, state["policy"], behavior, mixing, player)
 
 
 class FeatureTask(PlayedTask):
@@ -307,7 +307,7 @@ class FeatureTask(PlayedTask):
         """Return a sampler that plays, weighs and learns."""
         sampler.prepare_features(self.shape)
         player = self._player(generator)
-        return LinearTrajectorySampler(
+        return LinearTrajectoryDraws(
             space, player, sampler.tau_, sampler._scale, sampler
         )
 

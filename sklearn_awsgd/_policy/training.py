@@ -6,7 +6,7 @@ from time import perf_counter
 import numpy as np
 
 from sklearn_awsgd._kernels._loop import POINT, SUMS, Sampler, run
-from sklearn_awsgd._solver.runs import Diverged
+from sklearn_awsgd._solver.runs import Diverged, run_batches
 
 # Pieces of ``fit``: enough for the history to have a shape, and no more than that it
 # stays small.
@@ -99,7 +99,7 @@ def run_episodes(problem, opened, space, n_episodes, log, n_pieces=1):
     piece = max(1, min(longest, n_episodes // n_pieces))
     piece = max(piece, -(-n_episodes // MOST_PIECES))
     batch = np.zeros(1, dtype=POINT)
-    loop = run if isinstance(opened, Sampler) else run_batch_door
+    loop = run if isinstance(opened, Sampler) else run_batches
     begin = perf_counter() - log.last.seconds
     n_left = n_episodes
     while n_left > 0:
@@ -111,24 +111,6 @@ def run_episodes(problem, opened, space, n_episodes, log, n_pieces=1):
             raise Diverged(log.last.episodes + n_done)
         n_left -= size
         log.add(_record(sums, space.take_totals(), size, log.last, begin))
-
-
-def run_batch_door(problem, opened, n_draws, batch, sums):
-    """Run the loop of Algorithm 2 in Python: draw, step, observe.
-
-    Parameters and result are those of :func:`sklearn_awsgd._kernels._loop.run`.
-    """
-    for done in range(n_draws):
-        point = opened.draw_points(1)
-        weight = 1 / point["q"]
-        problem.step_points(point, weight)
-        opened.observe_points(point)
-        norm2, q, loss = (point[name][0] for name in ("norm2", "q", "loss"))
-        weight = weight[0]
-        sums += weight * loss, norm2, norm2 * q, weight, weight**2
-        if not np.isfinite(sums).all():
-            return done
-    return n_draws
 
 
 def _record(sums, totals, size, last, begin):

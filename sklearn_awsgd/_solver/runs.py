@@ -162,17 +162,18 @@ def run_batches(problem, sampler, n_draws, batch, sums, draw_counts=None):
     done = 0
     while done < n_draws:
         points = sampler.draw_points(min(len(batch), n_draws - done))
-        # The only place of this loop where the unbiasing factor 1/q is formed.
-        weights = 1 / points["q"]
+        weights = unbiasing_weights(points)
         problem.step_points(points, weights)
         norm2 = points["norm2"]
-        sums += (
-            weights @ points["loss"],
-            norm2.sum(),
-            norm2 @ points["q"],
-            weights.sum(),
-            weights @ weights,
-        )
+        with np.errstate(over="ignore", invalid="ignore"):
+            sums += (
+                weights @ points["loss"],
+                norm2.sum(),
+                # q is infinite outside the support of P, where d is zero.
+                norm2 @ np.where(norm2 > 0, points["q"], 0.0),
+                weights.sum(),
+                weights @ weights,
+            )
         if draw_counts is not None:
             np.add.at(draw_counts, points["i"], 1)
         if not np.isfinite(sums[:2]).all():
@@ -180,6 +181,11 @@ def run_batches(problem, sampler, n_draws, batch, sums, draw_counts=None):
         sampler.observe_points(points)
         done += len(points)
     return done
+
+
+def unbiasing_weights(points):
+    """Return 1/q of drawn points: the only place outside the compiled loop."""
+    return 1 / points["q"]
 
 
 def _pieces(pass_length, first):

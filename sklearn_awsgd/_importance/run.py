@@ -1,10 +1,11 @@
 """Rounds until an estimate is good enough."""
 
+from dataclasses import dataclass, fields, replace
 from time import perf_counter
 
 import numpy as np
 
-from sklearn_awsgd._importance.integration import Estimate, is_narrow
+from sklearn_awsgd._importance.intervals import Estimate
 
 # Rounds of batch_size="auto": the first, growth by a share of all draws, the longest.
 FIRST_ROUND = 100
@@ -20,15 +21,18 @@ LEAST_CHECK_GROWTH = 1.03
 # Rounds in a row that bring nothing new, before a run is ended.
 MAX_IDLE_ROUNDS = 100
 
-HISTORY_COLUMNS = (
-    "draws",
-    "evaluations",
-    "seconds",
-    "estimate",
-    "std_error",
-    "effective_sample_size",
-    "variance_gain",
-)
+
+@dataclass(frozen=True)
+class Progress:
+    """One line of ``history_``: the estimate, how good it is and what it took."""
+
+    draws: int
+    evaluations: int
+    seconds: float
+    estimate: float
+    std_error: float
+    effective_sample_size: float
+    variance_gain: float
 
 
 class Integrator:
@@ -36,18 +40,29 @@ class Integrator:
 
     Parameters
     ----------
-    rounds : StratifiedRounds or WeightedRounds
+    rounds : Rounds
         What draws, evaluates, learns and estimates.
+    generator : numpy.random.BitGenerator
+        Random stream of the rounds.
+    weight : float
+        Total weight of their points.
     before : Integrator, default=None
         The run over the rows of a stream that came before.
-    share : float, default=1.0
-        Mass of these rows in all of the stream.
+
+    Attributes
+    ----------
+    weight : float
+        Total weight of all of the stream.
+    history : list of Progress
+        In the order of time.
     """
 
-    def __init__(self, rounds, before=None, share=1.0):
+    def __init__(self, rounds, generator, weight, before=None):
         self.rounds = rounds
+        self.generator = generator
         self.target = rounds.target
-        self._share = share
+        self.weight = weight if before is None else before.weight + weight
+        self._share = weight / self.weight
         self._past = None if before is None else before.estimate()
         self._past_uniform = 0.0 if before is None else before._uniform_variance()
         self._n_draws_before = 0 if before is None else before.n_draws
@@ -71,7 +86,7 @@ class Integrator:
         """Whether every point is known."""
         return self.rounds.n_unknown == 0
 
-    def run(self, max_evaluations, batch_size, rtol, confidence, report):
+    def run(self, max_evaluations, batch_size, precision, report):
         """Draw until the interval is narrow, the budget is spent or all is known.
 
         Parameters
@@ -80,10 +95,8 @@ class Integrator:
             Largest number of further evaluations.
         batch_size : int or "auto"
             Draws in a round.
-        rtol : float or None
-            Wanted half width of the interval, relative to the estimate.
-        confidence : float
-            Of the interval.
+        precision : Precision
+            How narrow an interval is wanted.
         report : callable
             Called with this integrator now and then.
 
@@ -121,8 +134,8 @@ class Integrator:
                 rounds.learn(stop_at - rounds.n_evaluations)
                 self._record()
                 report(self)
-                if rtol is not None and rounds.has_reached(
-                    rtol, confidence, self._with_past
+                if precision.rtol is not None and rounds.has_reached(
+                    precision, self._with_past
                 ):
                     return "tolerance"
                 in_sight = max(rounds.end_in_sight, LEAST_CHECK_GROWTH * rounds.n_draws)
@@ -137,10 +150,8 @@ class Integrator:
         if estimate.exact:
             return "exact"
         # Of these rows all are known, of those that came before they are not.
-        least = rounds.stopping_sample_size
-        narrow = rtol is not None and is_narrow(
-            estimate, self.target, rtol, confidence, least
-        )
+        precision = replace(precision, sample_size=rounds.stopping_sample_size)
+        narrow = precision.is_reached(estimate, self.target)
         return "tolerance" if narrow else "budget"
 
     def _with_past(self, estimate):
@@ -173,7 +184,7 @@ class Integrator:
     def _record(self):
         estimate = self.estimate()
         self.history.append(
-            (
+            Progress(
                 self.n_draws,
                 self.n_evaluations,
                 self._seconds,
@@ -183,3 +194,10 @@ class Integrator:
                 self.variance_gain(),
             )
         )
+
+    def history_table(self):
+        """Return the history as a dict of arrays."""
+        return {
+            field.name: np.asarray([getattr(line, field.name) for line in self.history])
+            for field in fields(Progress)
+        }

@@ -1,14 +1,13 @@
-"""TrajectorySampler: the setting of the sampler of episodes."""
+"""TrajectorySampler: episodes of a policy, and of a learned exploration."""
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
-from sklearn_awsgd._documentation import DocumentationLinkMixin
-from sklearn_awsgd._kernels import _trajectory_sampler as kernels
-from sklearn_awsgd._validation import check_number, check_option
+from sklearn_awsgd._kernels._trajectory_sampler import UPDATES, TrajectoryDraws
+from sklearn_awsgd._validation import Boolean, Options, Real
+from sklearn_awsgd.samplers.base import BaseSampler
 
 
-class TrajectorySampler(DocumentationLinkMixin, BaseEstimator):
+class TrajectorySampler(BaseSampler):
     """Draw episodes from a mixture of the target policy and a learned exploration.
 
     Before an episode a coin decides whether it follows the target policy P_w, with
@@ -73,7 +72,7 @@ class TrajectorySampler(DocumentationLinkMixin, BaseEstimator):
     --------
     >>> from sklearn_awsgd import AWSGDPolicyGradient
     >>> from sklearn_awsgd.datasets import GridWorld
-    >>> from sklearn_awsgd.samplers_trajectory import TrajectorySampler
+    >>> from sklearn_awsgd.samplers import TrajectorySampler
     >>> model = AWSGDPolicyGradient(
     ...     sampler=TrajectorySampler(mixing=0.3), n_episodes=50, random_state=0
     ... ).fit(GridWorld(5, random_state=0))
@@ -83,6 +82,17 @@ class TrajectorySampler(DocumentationLinkMixin, BaseEstimator):
 
     _doc_page = "policy"
     _space = "episodes"
+    _parameters = {
+        "update": Options(*UPDATES),
+        "mixing": Real(low=0, high=1),
+        "optimism": Real(low=0),
+        "floor": Real(above=0),
+        "carry": Real(low=0, below=1),
+        "forgetting": Real(above=0, high=1),
+        "eta0": Real(low=0),
+        "normalize": Boolean(),
+    }
+    _needs_training = True
     # Learned arrays of the shape of the policy.
     _learned = {
         "behavior_policy_": "behavior",
@@ -113,17 +123,7 @@ class TrajectorySampler(DocumentationLinkMixin, BaseEstimator):
         self.eta0 = eta0
         self.normalize = normalize
 
-    def check(self):
-        """Check the parameters."""
-        check_option("sampler.update", self.update, tuple(kernels.UPDATES))
-        check_number("sampler.mixing", self.mixing, low=0, high=1)
-        check_number("sampler.optimism", self.optimism, low=0)
-        check_number("sampler.floor", self.floor, above=0)
-        check_number("sampler.carry", self.carry, low=0, below=1)
-        check_number("sampler.forgetting", self.forgetting, above=0, high=1)
-        check_number("sampler.eta0", self.eta0, low=0)
-
-    def prepare(self, space, n_problems=1, n_groups=1, strata=None):
+    def prepare(self, space, n_problems, n_groups, strata):
         """Allocate what is learned, unless it is there from an earlier call."""
         if not hasattr(self, "tau_"):
             for name in self._learned:
@@ -153,12 +153,12 @@ class TrajectorySampler(DocumentationLinkMixin, BaseEstimator):
 
         Returns
         -------
-        opened : compiled TrajectorySampler
+        opened : TrajectoryDraws
             The sampler.
         """
         state = {key: getattr(self, name) for name, key in self._learned.items()}
         state["scale"] = self._scale
-        return kernels.TrajectorySampler(
+        return TrajectoryDraws(
             generator, space, view, state, self.update, self.get_params()
         )
 

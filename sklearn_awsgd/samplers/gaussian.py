@@ -1,22 +1,18 @@
-"""Integrals under a distribution: draws from a Gaussian mixture that learns."""
+"""GaussianSampler: locations, by a Gaussian mixture that learns."""
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 from scipy.special import logsumexp
-from sklearn.base import BaseEstimator
 
-from sklearn_awsgd._documentation import DocumentationLinkMixin
-from sklearn_awsgd._kernels._loop import POINT
-from sklearn_awsgd._validation import check_number, check_option
+from sklearn_awsgd._validation import Integer, Options, Real
+from sklearn_awsgd.samplers.base import BaseSampler, OpenedSampler
 
-# Draws from P that show where it lies, before anything is evaluated.
-N_PILOT = 2000
 N_EM_STEPS = 10
 # Weight of P's own covariance in that of a component, in effective draws.
-PRIOR_DRAWS = 2.0
+COVARIANCE_DRAWS = 2.0
 
 
-class GaussianSampler(DocumentationLinkMixin, BaseEstimator):
+class GaussianSampler(BaseSampler):
     """Draw from a Gaussian mixture that learns where the integrand is large.
 
     For integrals under a distribution P, see
@@ -38,6 +34,11 @@ class GaussianSampler(DocumentationLinkMixin, BaseEstimator):
     eta0 : float >= 0, default=0.1
         Step size of "sgd".
 
+    Attributes
+    ----------
+    probabilities_ : ndarray of shape (1, n_components)
+        Weights of the components.
+
     Examples
     --------
     >>> from scipy.stats import norm
@@ -52,6 +53,13 @@ class GaussianSampler(DocumentationLinkMixin, BaseEstimator):
     """
 
     _doc_page = "importance"
+    _space = "distribution"
+    _parameters = {
+        "n_components": Integer(low=1),
+        "update": Options("moments", "sgd"),
+        "mixing": Real(above=0, below=1),
+        "eta0": Real(low=0),
+    }
 
     def __init__(self, n_components=1, *, update="moments", mixing=0.1, eta0=0.1):
         self.n_components = n_components
@@ -59,36 +67,33 @@ class GaussianSampler(DocumentationLinkMixin, BaseEstimator):
         self.mixing = mixing
         self.eta0 = eta0
 
-    def check(self):
-        check_number("sampler.n_components", self.n_components, low=1, integer=True)
-        check_option("sampler.update", self.update, ("moments", "sgd"))
-        check_number("sampler.mixing", self.mixing, above=0, below=1)
-        check_number("sampler.eta0", self.eta0, low=0)
+    def prepare(self, space, n_problems, n_groups, strata):
+        """Allocate what is learned: the weights of the components."""
+        self.probabilities_ = np.ones((n_problems, self.n_components))
+
+    def open(self, space, view, problem, generator):
+        """Return the mixture that draws."""
+        return GaussianMixture(self, space, generator)
 
 
-class GaussianFamily:
+class GaussianMixture(OpenedSampler):
     """A Gaussian mixture, mixed with P.
 
     Parameters
     ----------
-    generator : numpy.random.BitGenerator
-        Random stream.
-    distribution : frozen distribution of scipy.stats
-        P: it has ``rvs`` and ``logpdf``.
     setting : GaussianSampler
         How the mixture is learned.
+    space : DistributionSpace
+        P.
+    generator : numpy.random.BitGenerator
+        Random stream.
     """
 
-    def __init__(self, generator, distribution, setting):
+    def __init__(self, setting, space, generator):
         self._random = np.random.Generator(generator)
-        self._distribution = distribution
+        self._space = space
         self._setting = setting
-        pilot = np.asarray(
-            distribution.rvs(size=N_PILOT, random_state=self._random), dtype=float
-        )
-        self.is_flat = pilot.ndim == 1
-        pilot = pilot.reshape(N_PILOT, -1)
-        self._dtype = np.dtype([*POINT.descr, ("x", np.float64, (pilot.shape[1],))])
+        pilot = space.pilot
         # Quartiles, since P may have no moments.
         low, middle, high = np.quantile(pilot, [0.25, 0.5, 0.75], axis=0)
         spread = np.maximum((high - low) / 1.35, 1e-12 * (1 + np.abs(middle)))
@@ -101,11 +106,6 @@ class GaussianFamily:
         self._covariances = np.repeat(self._prior[None], k, axis=0)
         self._scale = None
         self._seen = []
-
-    def arguments(self, points):
-        """Return the drawn locations in the shape in which P draws them."""
-        x = points["x"]
-        return x[:, 0] if self.is_flat else x
 
     def _log_components(self, x):
         """Return log(weight * density) of each component, (n, n_components)."""
@@ -123,16 +123,14 @@ class GaussianFamily:
     def densities(self, x):
         """Return dQ/dP at locations; infinite where P has no density."""
         mixing = self._setting.mixing
-        log_p = np.asarray(
-            self._distribution.logpdf(x[:, 0] if self.is_flat else x), dtype=float
-        ).reshape(len(x))
+        log_p = self._space.log_density(x)
         with np.errstate(over="ignore"):
             ratio = np.exp(logsumexp(self._log_components(x), axis=1) - log_p)
         return mixing + (1 - mixing) * ratio
 
     def draw_points(self, n_points):
         """Draw points that share one state."""
-        points = np.zeros(n_points, dtype=self._dtype)
+        points = self._space.points(n_points)
         component = self._random.choice(
             len(self._weights), size=n_points, p=self._weights
         )
@@ -144,9 +142,7 @@ class GaussianFamily:
         safe = self._random.random(n_points) < self._setting.mixing
         n_safe = int(safe.sum())
         if n_safe:
-            x = self._distribution.rvs(size=n_safe, random_state=self._random)
-            # Some distributions drop the axis of a single draw.
-            points["x"][safe] = np.reshape(x, (n_safe, -1))
+            points["x"][safe] = self._space.draw(n_safe, self._random)
         points["q"] = self.densities(points["x"])
         return points
 
@@ -187,7 +183,7 @@ class GaussianFamily:
 
     def refit(self):
         """Fit the mixture to all draws so far."""
-        if self._setting.update != "moments":
+        if not self._seen:
             return
         seen = self._seen = [np.concatenate(self._seen)]
         x = seen[0]["x"]
@@ -209,11 +205,11 @@ class GaussianFamily:
                 self._means[k] = r[:, k] @ x / mass
                 centred = x - self._means[k]
                 scatter = (r[:, k, None] * centred).T @ centred * n_effective
-                self._covariances[k] = (scatter + PRIOR_DRAWS * self._prior) / (
-                    mass * n_effective + PRIOR_DRAWS
+                self._covariances[k] = (scatter + COVARIANCE_DRAWS * self._prior) / (
+                    mass * n_effective + COVARIANCE_DRAWS
                 )
             self._weights = (total + 0.01) / (total + 0.01).sum()
 
-    def probabilities(self):
+    def stratum_probabilities(self):
         """Return the weights of the components."""
         return self._weights.copy()

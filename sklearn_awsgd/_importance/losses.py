@@ -1,9 +1,9 @@
-"""Integrands: the loss of a model at chosen rows, and what is estimated from it."""
+"""What is averaged: the loss of a model at chosen rows."""
 
 import numpy as np
 from scipy import sparse
 
-from sklearn_awsgd._importance.integration import Difference, Mean, Ratio
+from sklearn_awsgd._importance.targets import Difference, Mean, Ratio
 from sklearn_awsgd._validation import check_option
 
 # A second evaluation may differ by the rounding of a float32 network.

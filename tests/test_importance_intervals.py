@@ -9,13 +9,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm, poisson
 
-from sklearn_awsgd._importance.integration import (
-    Difference,
-    Estimate,
-    Mean,
-    Ratio,
-    gamma_quantile,
-)
+from sklearn_awsgd._importance.intervals import Estimate, Precision, gamma_quantile
+from sklearn_awsgd._importance.targets import Difference, Mean, Ratio
 from sklearn_awsgd._importance.weighted import Combination, WeightedRounds
 
 
@@ -159,9 +154,9 @@ def test_merge_is_the_weighted_mean_of_independent_parts():
 
 
 def halves_of(first, second):
-    """Return rounds whose halves have had these values, without a space."""
-    space = SimpleNamespace(integrand=SimpleNamespace(target=Mean()))
-    rounds = WeightedRounds(space)
+    """Return rounds whose halves have had these values, without a pool."""
+    pool = SimpleNamespace(integrand=SimpleNamespace(target=Mean()))
+    rounds = WeightedRounds(pool, sampler=None, opened=None)
     for half, values in zip(rounds.halves, (first, second)):
         half.add(values[:, None], np.ones(1))
     return rounds
@@ -176,13 +171,13 @@ def test_a_half_is_ended_by_the_other_one(factor):
     own = 10 + factor * (narrow - 10)
     for other, goes_on in ((wide, True), (narrow, False)):
         rounds = halves_of(own, other)
-        reached = rounds.has_reached(0.05, 0.95, lambda estimate: estimate)
+        reached = rounds.has_reached(Precision(0.05, 0.95), lambda estimate: estimate)
         assert reached == (not goes_on and factor <= 1)
         # After the end all can go on again.
         assert rounds._active[0] == (goes_on or reached)
         assert rounds._active[1] == (reached or factor > 1)
     rounds = halves_of(narrow, wide)
-    assert not rounds.has_reached(0.05, 0.95, lambda estimate: estimate)
+    assert not rounds.has_reached(Precision(0.05, 0.95), lambda estimate: estimate)
     assert_array_equal(rounds._active, [True, False])
     assert [(h is rounds.halves[0], s) for h, s in rounds._deal(9)] == [
         (True, slice(0, 9))

@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -10,14 +11,18 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_awsgd._documentation import DocumentationLinkMixin
-from sklearn_awsgd._importance.continuous import GaussianSampler
-from sklearn_awsgd._importance.integrator import HISTORY_COLUMNS, Integrator
+from sklearn_awsgd._importance.intervals import Precision
+from sklearn_awsgd._importance.plan import choose_sampler, plan_run
 from sklearn_awsgd._importance.report import Summary
-from sklearn_awsgd._importance.setup import make_rounds
-from sklearn_awsgd._validation import check_number, check_option, unchanged_on_failure
-from sklearn_awsgd.samplers import RowColumnSampler, StrataSampler
-
-SAMPLERS = ("auto", "uniform", "label", "strata", "norm", "row_column", "gaussian")
+from sklearn_awsgd._importance.run import Integrator
+from sklearn_awsgd._validation import (
+    Integer,
+    Real,
+    check_number,
+    check_option,
+    check_parameters,
+    unchanged_on_failure,
+)
 
 # Evaluations below which intervals are too short.
 FEWEST_EVALUATIONS = 50
@@ -25,6 +30,22 @@ FEWEST_EVALUATIONS = 50
 # evaluations enough to know.
 LEAST_GAIN = 0.5
 KNOWN_GAIN = 200
+
+
+@dataclass
+class Unfinished:
+    """A run that failed before its first round was complete.
+
+    Attributes
+    ----------
+    integrator : Integrator
+        The run.
+    features : dict
+        What it knows of the features: attributes of the estimator.
+    """
+
+    integrator: Integrator
+    features: dict
 
 
 class MinVarianceImportanceEstimator(DocumentationLinkMixin, BaseEstimator):
@@ -71,7 +92,8 @@ or sampler object, default="auto"
           the paper's gradient step instead of closed forms. Of a StrataSampler with
           ``update="moments"`` and ``control_variate=True`` only `by` and `mixing` are
           used, the latter as the share of rows taken in proportion to the sizes of
-          strata; the rest is for draws with replacement.
+          strata; the rest is for draws with replacement. So is any other sampler, also
+          one of one's own.
     surrogate : fitted estimator, array-like of shape (n_samples,), "learned" or None, \
 default=None
         A cheap guess of the function at *every* row. Labels or strata are then divided
@@ -126,6 +148,9 @@ default=None
         Learned probabilities of the strata, rows and columns, or components. Strata
         come in sorted order; if there are more than ``max_evaluations / 12``, the
         smallest are joined to a last one.
+    sampler_ : sampler object
+        Copy of the sampler, with what it has learned about the rows last given; one of
+        strata for "uniform".
     history_ : dict of ndarray
         How estimate, error and gain went, ready for a data frame.
     n_features_in_ : int
@@ -172,7 +197,12 @@ default=None
     """
 
     _doc_page = "importance"
-    # A run that failed before its first round was complete.
+    _parameters = {
+        "max_evaluations": Integer(low=3),
+        "confidence": Real(above=0, below=1),
+        "rtol": Real(above=0, optional=True),
+        "batch_size": Integer(low=3, words=("auto",)),
+    }
     _unfinished = None
 
     def __init__(
@@ -245,15 +275,12 @@ default=None
             self._check_params()
             seed = check_random_state(self.random_state).randint(2**31 - 1)
             generator = np.random.PCG64(seed)
-            rounds, weight = make_rounds(
-                self, X, y, sample_weight, strata, generator, reset=True
-            )
-            integrator = Integrator(rounds)
+            integrator = plan_run(self, X, y, sample_weight, strata, generator)
             status, failure = self._run(integrator)
-        if failure is not None and not rounds.n_draws:
-            self._put_aside(before, integrator, generator, weight)
+        if failure is not None and not integrator.rounds.n_draws:
+            self._put_aside(before, integrator)
             raise failure
-        return self._keep(integrator, generator, weight, status, failure)
+        return self._keep(integrator, status, failure)
 
     def partial_fit(self, X=None, y=None, sample_weight=None, strata=None):
         """Go on drawing, from the same rows or with more rows of a stream.
@@ -277,34 +304,29 @@ default=None
                     "was none yet; call fit(X, y) first."
                 )
             self._check_params()
-            features, integrator, generator, weight = self._unfinished or (
-                {},
-                self._integrator,
-                self._generator,
-                self._weight,
-            )
+            unfinished = self._unfinished or Unfinished(self._integrator, {})
+            integrator = unfinished.integrator
             # The loss may have been repaired since.
-            integrator.rounds.integrand.replace(self.estimator, self.loss)
+            integrator.rounds.pool.integrand.replace(self.estimator, self.loss)
             status, failure = self._run(integrator)
             if failure is not None and not integrator.rounds.n_draws:
                 raise failure
-            vars(self).update(features)
-            return self._keep(integrator, generator, weight, status, failure)
+            vars(self).update(unfinished.features)
+            return self._keep(integrator, status, failure)
         if not hasattr(self, "_integrator"):
             return self.fit(X, y, sample_weight, strata)
         with unchanged_on_failure(self):
             self._check_params()
-            generator = copy.deepcopy(self._generator)
-            rounds, weight = make_rounds(
-                self, X, y, sample_weight, strata, generator, reset=False
+            before = self._integrator
+            generator = copy.deepcopy(before.generator)
+            integrator = plan_run(
+                self, X, y, sample_weight, strata, generator, reset=False, before=before
             )
-            total = self._weight + weight
-            integrator = Integrator(rounds, self._integrator, weight / total)
             status, failure = self._run(integrator)
-        if failure is not None and not rounds.n_draws:
-            self._put_aside(dict(vars(self)), integrator, generator, total)
+        if failure is not None and not integrator.rounds.n_draws:
+            self._put_aside(dict(vars(self)), integrator)
             raise failure
-        return self._keep(integrator, generator, total, status, failure)
+        return self._keep(integrator, status, failure)
 
     def sample(self, n_samples=1):
         """Draw rows from the learned distribution.
@@ -329,8 +351,7 @@ default=None
     def history_(self):
         """Estimate, error and gain over time, a dict of arrays."""
         check_is_fitted(self)
-        columns = zip(*self._integrator.history, strict=True)
-        return dict(zip(HISTORY_COLUMNS, map(np.asarray, columns), strict=True))
+        return self._integrator.history_table()
 
     def summary(self):
         """Return a summary that prints as text and shows as a table in notebooks."""
@@ -338,26 +359,10 @@ default=None
         return Summary(self)
 
     def _check_params(self):
-        if isinstance(self.sampler, str):
-            check_option("sampler", self.sampler, SAMPLERS)
-        elif isinstance(
-            self.sampler, (StrataSampler, RowColumnSampler, GaussianSampler)
-        ):
-            self.sampler.check()
-        else:
-            raise TypeError(
-                f"sampler={self.sampler!r} is neither one of {SAMPLERS} nor a "
-                "StrataSampler, RowColumnSampler or GaussianSampler of "
-                "sklearn_awsgd.samplers."
-            )
+        choose_sampler(self.sampler)
         if isinstance(self.surrogate, str):
             check_option("surrogate", self.surrogate, ("learned",))
-        check_number("max_evaluations", self.max_evaluations, low=3, integer=True)
-        check_number("confidence", self.confidence, above=0, below=1)
-        if self.rtol is not None:
-            check_number("rtol", self.rtol, above=0)
-        if self.batch_size != "auto":
-            check_number("batch_size", self.batch_size, low=3, integer=True)
+        check_parameters(self, self._parameters)
 
     def _run(self, integrator):
         """Draw; return why it ended, and an error of the loss if there was one.
@@ -368,8 +373,7 @@ default=None
             status = integrator.run(
                 self.max_evaluations,
                 self.batch_size,
-                self.rtol,
-                self.confidence,
+                Precision(self.rtol, self.confidence),
                 self._print if self.verbose else lambda integrator: None,
             )
         except BaseException as error:
@@ -385,7 +389,7 @@ default=None
             return "interrupted", error
         return status, None
 
-    def _put_aside(self, before, *run):
+    def _put_aside(self, before, integrator):
         """Keep a run of which no round is complete, for `partial_fit` to go on with.
 
         Nothing can be said yet, so what was said before stays.
@@ -394,14 +398,12 @@ default=None
         features = {name: vars(self)[name] for name in names if name in vars(self)}
         vars(self).clear()
         vars(self).update(before)
-        self._unfinished = features, *run
+        self._unfinished = Unfinished(integrator, features)
 
-    def _keep(self, integrator, generator, weight, status, failure):
+    def _keep(self, integrator, status, failure):
         """Assign what is known; pass on an error of the loss."""
         vars(self).pop("_unfinished", None)
         self._integrator = integrator
-        self._generator = generator
-        self._weight = weight
         self._assign(integrator, status)
         if failure is not None:
             raise failure
@@ -456,12 +458,14 @@ default=None
         )
         self.max_weight_share_ = estimate.max_weight_share()
         self.variance_gain_ = float(integrator.variance_gain())
+        integrator.rounds.keep()
+        self.sampler_ = integrator.rounds.sampler
         self.sampling_probabilities_ = integrator.rounds.probabilities()
 
     def _print(self, integrator):
-        row = dict(zip(HISTORY_COLUMNS, integrator.history[-1], strict=True))
+        now = integrator.history[-1]
         print(
-            f"{row['evaluations']} evaluations, {row['seconds']:.1f} s: "
-            f"{row['estimate']:.6g} +- {row['std_error']:.2g}, effective sample size "
-            f"{row['effective_sample_size']:.0f}"
+            f"{now.evaluations} evaluations, {now.seconds:.1f} s: "
+            f"{now.estimate:.6g} +- {now.std_error:.2g}, effective sample size "
+            f"{now.effective_sample_size:.0f}"
         )

@@ -1,9 +1,8 @@
-"""What is wanted of some integrals, and intervals from the moments of an estimate."""
+"""An estimate of some integrals, and intervals from the moments of its error."""
 
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import gammaincinv, ndtri
 
 # A half ends when the other one promises an interval this much narrower than wanted:
@@ -44,129 +43,6 @@ def gamma_quantile(mean, variance, third, probability):
     return float(
         mean + se * (skewness * gammaincinv(shape, probability) - 1 / skewness)
     )
-
-
-class Mean:
-    """The target is the integral itself.
-
-    Parameters
-    ----------
-    bounds : tuple of two floats
-        Between which values it must be.
-    """
-
-    n_values = 1
-
-    def __init__(self, bounds=(-np.inf, np.inf)):
-        self.bounds = bounds
-
-    def value(self, mean):
-        """Return the target at a vector of integrals."""
-        return float(mean[0])
-
-    def direction(self, mean):
-        """Return the gradient of the target: which combination should vary little."""
-        return np.ones(1)
-
-    def extremes(self, parts):
-        """Return values that may come though none like them has been seen: none."""
-        return np.zeros((0, 1))
-
-    def interval(self, limits, mean):
-        """Return the interval of the target.
-
-        Parameters
-        ----------
-        limits : callable
-            Takes a vector v, returns the interval of ``integrals @ v``.
-        mean : ndarray of shape (n_values,)
-            The integrals.
-        """
-        return limits(np.ones(1))
-
-
-class Ratio:
-    """The target is the ratio of two integrals, between 0 and 1 as rates are."""
-
-    n_values = 2
-    bounds = (0.0, 1.0)
-
-    def value(self, mean):
-        """Return the target at a vector of integrals; 0 where the ratio has none."""
-        return float(np.clip(mean[0] / mean[1], 0, 1)) if mean[1] > 0 else 0.0
-
-    def direction(self, mean):
-        """Return the gradient of the target; before anything is known, a guess."""
-        if mean[1] <= 0:
-            return np.array([1.0, -0.5])
-        # A ratio of exactly 0 or 1 so far must not hide one of the two integrals.
-        ratio = np.clip(self.value(mean), 0.05, 0.95)
-        return np.array([1.0, -ratio]) / mean[1]
-
-    def extremes(self, parts):
-        """Return values that may come though none like them has been seen.
-
-        A rate is made of hits and misses; there may be only one kind so far.
-        """
-        seen = parts[:, 1] > 0
-        size = parts[seen, 1].mean() if seen.any() else 0.0
-        return np.array([[size, size], [0.0, size]])
-
-    def interval(self, limits, mean):
-        """Return all ratios R for which ``first - R second = 0`` is credible.
-
-        This is Fieller's construction: there is no division by an uncertain number.
-        """
-
-        def gap(ratio, side):
-            return limits(np.array([1.0, -ratio]))[side]
-
-        # Where an end of the interval of the difference is 0, the ratio is at the edge
-        # of what is credible.
-        ratio = self.value(mean)
-        low = high = ratio
-        if gap(0.0, 0) <= 0:
-            low = 0.0
-        elif gap(ratio, 0) < 0:
-            low = brentq(gap, 0.0, ratio, args=(0,))
-        if gap(1.0, 1) >= 0:
-            high = 1.0
-        elif gap(ratio, 1) > 0:
-            high = brentq(gap, ratio, 1.0, args=(1,))
-        return float(low), float(high)
-
-
-class Difference:
-    """The target is one target less another of the same kind."""
-
-    def __init__(self, part):
-        self.part = part
-        self.n_values = 2 * part.n_values
-        low, high = part.bounds
-        self.bounds = (low - high, high - low)
-
-    def value(self, mean):
-        """Return the target at a vector of integrals."""
-        first, second = np.split(np.asarray(mean), 2)
-        return self.part.value(first) - self.part.value(second)
-
-    def direction(self, mean):
-        """Return the gradient of the target."""
-        first, second = np.split(np.asarray(mean), 2)
-        return np.concatenate(
-            [self.part.direction(first), -self.part.direction(second)]
-        )
-
-    def extremes(self, parts):
-        """Return values that may come though none like them has been seen: none."""
-        return np.zeros((0, self.n_values))
-
-    def interval(self, limits, mean):
-        """Return the interval of the target, by the delta method."""
-        v = self.direction(mean)
-        low, high = limits(v)
-        shift = self.value(mean) - mean @ v
-        return low + shift, high + shift
 
 
 @dataclass
@@ -275,38 +151,51 @@ class Estimate:
         return max(low, least), min(high, most)
 
 
-def relative_width(estimate, target, confidence):
-    """Return half the width of an interval, relative to the estimate."""
-    low, high = estimate.interval(target, confidence)
-    value = abs(target.value(estimate.mean))
-    return (high - low) / (2 * value) if value > 0 and high > low else np.inf
+@dataclass(frozen=True)
+class Precision:
+    """How narrow an interval is wanted.
 
-
-def is_narrow(estimate, target, rtol, confidence, sample_size):
-    """Return whether an interval is as narrow as wanted, and of draws enough."""
-    if estimate.effective_sample_size(target) < sample_size:
-        return False
-    return relative_width(estimate, target, confidence) <= rtol
-
-
-def draws_wanted(estimate, target, rtol, confidence, sample_size):
-    """Return how many times its draws an estimate should have had, by itself.
-
-    Parameters
+    Attributes
     ----------
-    estimate : Estimate
-        Of half of the draws.
-    target : Mean, Ratio or Difference
-        What is wanted.
-    rtol : float
-        Wanted half width of the interval, relative to the estimate.
+    rtol : float or None
+        Wanted half width of the interval, relative to the estimate; None for as narrow
+        as the budget allows.
     confidence : float
         Of the interval.
     sample_size : float
         Least effective sample size.
     """
-    if estimate.effective_sample_size(target) < sample_size:
-        return np.inf
-    return (
-        relative_width(estimate, target, confidence) / (STOPPING_MARGIN * rtol)
-    ) ** 2
+
+    rtol: float | None
+    confidence: float
+    sample_size: float = 0.0
+
+    def is_reached(self, estimate, target):
+        """Return whether an interval is as narrow as wanted, and of draws enough."""
+        if self.rtol is None or self._is_small(estimate, target):
+            return False
+        return self._relative_width(estimate, target) <= self.rtol
+
+    def draws_wanted(self, estimate, target):
+        """Return how many times its draws an estimate should have had, by itself.
+
+        Parameters
+        ----------
+        estimate : Estimate
+            Of half of the draws.
+        target : Mean, Ratio or Difference
+            What is wanted.
+        """
+        if self._is_small(estimate, target):
+            return np.inf
+        width = self._relative_width(estimate, target)
+        return (width / (STOPPING_MARGIN * self.rtol)) ** 2
+
+    def _is_small(self, estimate, target):
+        return estimate.effective_sample_size(target) < self.sample_size
+
+    def _relative_width(self, estimate, target):
+        """Return half the width of an interval, relative to the estimate."""
+        low, high = estimate.interval(target, self.confidence)
+        value = abs(target.value(estimate.mean))
+        return (high - low) / (2 * value) if value > 0 and high > low else np.inf

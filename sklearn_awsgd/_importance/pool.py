@@ -1,11 +1,31 @@
-"""What is integrated over: the rows of a pool, the entries of a matrix, a distribution.
+"""What is evaluated: the rows of a pool, the entries of a matrix, locations.
 
-A pool evaluates the integrand at positions, each once. A space draws weighted points
-from it by a family, or from a distribution, and gives each round as ``values``,
-``guess`` and the integral of the guess.
+Each point of a pool is evaluated once; locations never come twice.
 """
 
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
 import numpy as np
+
+
+@dataclass
+class Evaluation:
+    """What is known of drawn points.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_points, n_values)
+        Values of the integrands.
+    guess : ndarray of shape (n_points, n_values)
+        What was known of them before they were drawn.
+    guess_mean : ndarray of shape (n_values,)
+        The integral of the guess.
+    """
+
+    values: np.ndarray
+    guess: np.ndarray
+    guess_mean: np.ndarray
 
 
 class Calls:
@@ -40,8 +60,53 @@ class Calls:
         return np.concatenate(parts)
 
 
-class Pool:
+class Source(ABC):
+    """What points are evaluated by.
+
+    Parameters
+    ----------
+    integrand : Integrand
+        What to evaluate.
+    longest_call : int
+        Most points that are evaluated in one call of the loss.
+
+    Attributes
+    ----------
+    n_evaluations : int
+        Number of different points evaluated so far.
+    n_unknown : float
+        Number of points not evaluated yet.
+    known_share : float
+        Share of the points whose value is used as a guess.
+    n_columns : int or None
+        Number of columns, where points are the entries of a matrix.
+    """
+
+    n_columns = None
+
+    def __init__(self, integrand, longest_call):
+        self.integrand = integrand
+        self._calls = Calls(integrand, longest_call)
+
+    @property
+    def n_fetched(self):
+        """Number of points evaluated, those of an incomplete round included."""
+        return self.n_evaluations + len(self._calls)
+
+    @abstractmethod
+    def places(self, points):
+        """Return where points are, as users know them."""
+
+    @abstractmethod
+    def evaluate_points(self, points):
+        """Return the :class:`Evaluation` of drawn points."""
+
+
+class Pool(Source):
     """A finite pool of rows, or the entries of a matrix.
+
+    The guess of a point evaluated before is its value, so that drawing it again costs
+    nothing and adds no noise; that of others is zero.
 
     Parameters
     ----------
@@ -53,6 +118,8 @@ class Pool:
         Most points that are evaluated in one call of the loss.
     n_columns : int, default=None
         For the entries of a matrix: its number of columns.
+    guess_known : bool, default=True
+        Whether values are used as guesses at all.
 
     Attributes
     ----------
@@ -62,25 +129,31 @@ class Pool:
         Values of the known points.
     """
 
-    def __init__(self, integrand, mass, longest_call, n_columns=None):
-        self.integrand = integrand
+    def __init__(self, integrand, mass, longest_call, n_columns=None, guess_known=True):
+        super().__init__(integrand, longest_call)
         self.mass = mass
         self.n_points = int(np.count_nonzero(mass))
         self.n_columns = n_columns
         self.known = mass == 0
         self.values = np.zeros((len(mass), integrand.target.n_values))
         self.n_unknown = self.n_points
-        self.calls = Calls(integrand, longest_call)
+        self.guess_known = guess_known
+        self._known_sum = np.zeros(integrand.target.n_values)
 
     @property
     def n_evaluations(self):
         """Number of points evaluated so far."""
         return self.n_points - self.n_unknown
 
+    @property
+    def known_share(self):
+        """Share of the points whose value is used as a guess."""
+        return self.n_evaluations / self.n_points if self.guess_known else 0.0
+
     def evaluate(self, rows):
         """Evaluate positions not known yet, and return their values."""
         if len(rows):
-            self.values[rows] = self.calls.values(self._evaluate_at, rows)
+            self.values[rows] = self._calls.values(self._evaluate_at, rows)
         self.known[rows] = True
         self.n_unknown -= len(rows)
         return self.values[rows]
@@ -92,103 +165,54 @@ class Pool:
         values = self.integrand.X[entries[:, 0], entries[:, 1]]
         return self.integrand.on(entries, np.asarray(values).ravel(), len(rows))
 
-    def exact(self):
-        """Return the integral itself, once nothing is unknown."""
-        return self.mass @ self.values
-
-
-class FiniteSpace:
-    """Weighted draws from a pool.
-
-    The guess of a point evaluated before is its value, so that drawing it again costs
-    nothing and adds no noise; that of others is zero.
-
-    Parameters
-    ----------
-    pool : Pool
-        What is evaluated.
-    family : family of :mod:`sklearn_awsgd._importance.families`
-        How to draw.
-    guess_known : bool
-        Whether values are used as guesses at all.
-    """
-
-    def __init__(self, pool, family, guess_known):
-        self.pool = pool
-        self.family = family
-        self.guess_known = guess_known
-        self._known_sum = np.zeros(pool.values.shape[1])
-
-    @property
-    def integrand(self):
-        """What is evaluated."""
-        return self.pool.integrand
-
-    @property
-    def n_evaluations(self):
-        """Number of points evaluated so far."""
-        return self.pool.n_evaluations
-
-    @property
-    def n_unknown(self):
-        """Number of points not evaluated yet."""
-        return self.pool.n_unknown
-
-    @property
-    def known_share(self):
-        """Share of the points whose value is used as a guess."""
-        return self.n_evaluations / self.pool.n_points if self.guess_known else 0.0
-
-    @property
-    def calls(self):
-        """What calls the loss."""
-        return self.pool.calls
-
     def places(self, points):
         """Return the rows or entries (i, j) of points."""
-        if self.pool.n_columns is None:
+        if self.n_columns is None:
             return points["i"].copy()
         return np.column_stack([points["i"], points["j"]])
 
     def positions(self, points):
         """Return the positions of points in the pool."""
-        if self.pool.n_columns is None:
+        if self.n_columns is None:
             return points["i"]
-        return points["i"] * self.pool.n_columns + points["j"]
+        return points["i"] * self.n_columns + points["j"]
 
-    def evaluate(self, points):
+    def evaluate_points(self, points):
         """Return values and guesses at points, and the integral of the guess."""
-        pool, rows = self.pool, self.positions(points)
-        known = pool.known[rows]
+        rows = self.positions(points)
+        known = self.known[rows]
         # Faster than np.unique for the size of a round.
         new = np.sort(rows[~known])
         new = new[np.concatenate([[True], new[1:] != new[:-1]])] if len(new) else new
-        pool.evaluate(new)
-        values = pool.values[rows]
+        self.evaluate(new)
+        values = self.values[rows]
         # Guesses belong to the time before the round.
-        guess = values * (known[:, None] & self.guess_known)
-        total = self._known_sum * self.guess_known
-        self._known_sum = self._known_sum + pool.mass[new] @ pool.values[new]
-        return values, guess, total
+        made = Evaluation(
+            values,
+            values * (known[:, None] & self.guess_known),
+            self._known_sum * self.guess_known,
+        )
+        self._known_sum = self._known_sum + self.mass[new] @ self.values[new]
+        return made
 
     def finish(self):
         """Evaluate all that is not known yet."""
-        self.pool.evaluate(np.flatnonzero(~self.pool.known))
+        self.evaluate(np.flatnonzero(~self.known))
 
     def exact(self):
         """Return the integral itself, once nothing is unknown."""
-        return self.pool.exact()
+        return self.mass @ self.values
 
 
-class DistributionSpace:
-    """Weighted draws from a continuous distribution: no point comes twice.
+class Locations(Source):
+    """The locations of a continuous distribution: none comes twice.
 
     Parameters
     ----------
     integrand : Integrand
         What to evaluate.
-    family : GaussianFamily
-        How to draw.
+    space : sklearn_awsgd._spaces.DistributionSpace
+        The distribution.
     longest_call : int
         Most points that are evaluated in one call of the loss.
     """
@@ -196,18 +220,17 @@ class DistributionSpace:
     n_unknown = np.inf
     known_share = 0.0
 
-    def __init__(self, integrand, family, longest_call):
-        self.integrand = integrand
-        self.family = family
-        self.calls = Calls(integrand, longest_call)
+    def __init__(self, integrand, space, longest_call):
+        super().__init__(integrand, longest_call)
         self.n_evaluations = 0
+        self._space = space
 
     def places(self, points):
         """Return the locations of points."""
-        return self.family.arguments(points)
+        return self._space.arguments(points["x"])
 
-    def evaluate(self, points):
-        """Return values and guesses at points, and the integral of the guess."""
+    def evaluate_points(self, points):
+        """Return values at points; there are no guesses."""
         inside = np.isfinite(points["q"])
         values = np.zeros((len(points), self.integrand.target.n_values))
 
@@ -216,6 +239,6 @@ class DistributionSpace:
 
         if inside.any():
             locations = self.places(points[inside])
-            values[inside] = self.calls.values(evaluate_at, locations)
+            values[inside] = self._calls.values(evaluate_at, locations)
             self.n_evaluations += len(locations)
-        return values, np.zeros_like(values), np.zeros(values.shape[1])
+        return Evaluation(values, np.zeros_like(values), np.zeros(values.shape[1]))

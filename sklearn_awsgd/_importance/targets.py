@@ -1,0 +1,127 @@
+"""What is wanted of some integrals: one itself, a ratio of two, a difference."""
+
+import numpy as np
+from scipy.optimize import brentq
+
+
+class Mean:
+    """The target is the integral itself.
+
+    Parameters
+    ----------
+    bounds : tuple of two floats
+        Between which values it must be.
+    """
+
+    n_values = 1
+
+    def __init__(self, bounds=(-np.inf, np.inf)):
+        self.bounds = bounds
+
+    def value(self, mean):
+        """Return the target at a vector of integrals."""
+        return float(mean[0])
+
+    def direction(self, mean):
+        """Return the gradient of the target: which combination should vary little."""
+        return np.ones(1)
+
+    def extremes(self, parts):
+        """Return values that may come though none like them has been seen: none."""
+        return np.zeros((0, 1))
+
+    def interval(self, limits, mean):
+        """Return the interval of the target.
+
+        Parameters
+        ----------
+        limits : callable
+            Takes a vector v, returns the interval of ``integrals @ v``.
+        mean : ndarray of shape (n_values,)
+            The integrals.
+        """
+        return limits(np.ones(1))
+
+
+class Ratio:
+    """The target is the ratio of two integrals, between 0 and 1 as rates are."""
+
+    n_values = 2
+    bounds = (0.0, 1.0)
+
+    def value(self, mean):
+        """Return the target at a vector of integrals; 0 where the ratio has none."""
+        return float(np.clip(mean[0] / mean[1], 0, 1)) if mean[1] > 0 else 0.0
+
+    def direction(self, mean):
+        """Return the gradient of the target; before anything is known, a guess."""
+        if mean[1] <= 0:
+            return np.array([1.0, -0.5])
+        # A ratio of exactly 0 or 1 so far must not hide one of the two integrals.
+        ratio = np.clip(self.value(mean), 0.05, 0.95)
+        return np.array([1.0, -ratio]) / mean[1]
+
+    def extremes(self, parts):
+        """Return values that may come though none like them has been seen.
+
+        A rate is made of hits and misses; there may be only one kind so far.
+        """
+        seen = parts[:, 1] > 0
+        size = parts[seen, 1].mean() if seen.any() else 0.0
+        return np.array([[size, size], [0.0, size]])
+
+    def interval(self, limits, mean):
+        """Return all ratios R for which ``first - R second = 0`` is credible.
+
+        This is Fieller's construction: there is no division by an uncertain number.
+        """
+
+        def gap(ratio, side):
+            return limits(np.array([1.0, -ratio]))[side]
+
+        # Where an end of the interval of the difference is 0, the ratio is at the edge
+        # of what is credible.
+        ratio = self.value(mean)
+        low = high = ratio
+        if gap(0.0, 0) <= 0:
+            low = 0.0
+        elif gap(ratio, 0) < 0:
+            low = brentq(gap, 0.0, ratio, args=(0,))
+        if gap(1.0, 1) >= 0:
+            high = 1.0
+        elif gap(ratio, 1) > 0:
+            high = brentq(gap, ratio, 1.0, args=(1,))
+        return float(low), float(high)
+
+
+class Difference:
+    """The target is one target less another of the same kind."""
+
+    def __init__(self, part):
+        self.part = part
+        self.n_values = 2 * part.n_values
+        low, high = part.bounds
+        self.bounds = (low - high, high - low)
+
+    def value(self, mean):
+        """Return the target at a vector of integrals."""
+        first, second = np.split(np.asarray(mean), 2)
+        return self.part.value(first) - self.part.value(second)
+
+    def direction(self, mean):
+        """Return the gradient of the target."""
+        first, second = np.split(np.asarray(mean), 2)
+        return np.concatenate(
+            [self.part.direction(first), -self.part.direction(second)]
+        )
+
+    def extremes(self, parts):
+        """Return values that may come though none like them has been seen: none."""
+        return np.zeros((0, self.n_values))
+
+    def interval(self, limits, mean):
+        """Return the interval of the target, by the delta method."""
+        v = self.direction(mean)
+        low, high = limits(v)
+        shift = self.value(mean) - mean @ v
+        return low + shift, high + shift

@@ -1,0 +1,141 @@
+"""Curvature: samples of rows, and inverses that steps correct."""
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg.blas import daxpy
+
+from sklearn_awsgd._kernels import _batch
+
+# With more parameters only the diagonal of the curvature is used.
+MOST_PARAMETERS = 3000
+# BFGS pairs that are kept. On the set `sparse` of bench_time_to_optimum.py 20 were
+# better than fewer, and 40 no better.
+N_PAIRS = 20
+# Rows handled together where arrays of their size are made.
+CHUNK = 4096
+
+
+class InverseCurvature:
+    """The inverse of a curvature, improved by BFGS pairs.
+
+    Parameters
+    ----------
+    solve : callable
+        Applies the inverse to a vector.
+    cost : float
+        What it cost, in passes over the rows.
+    sharp : bool
+        Whether it is good enough to tell the suboptimality from the gradient.
+    diagonal : bool, default=False
+        Whether it is a diagonal: then the last pair tells its scale, and it may be
+        replaced by that of another point without forgetting the pairs.
+
+    Attributes
+    ----------
+    margin : float
+        What the estimate of the suboptimality is multiplied with to be on the safe
+        side.
+    """
+
+    def __init__(self, solve, cost, sharp, diagonal=False):
+        self.margin = 2.0 if sharp else 4.0
+        self._solve, self.cost, self.diagonal = solve, cost, diagonal
+        self._pairs, self._scale = [], 1.0
+
+    @classmethod
+    def from_hessian(cls, hessian, cost):
+        """Invert a matrix, whose diagonal may be changed."""
+        return cls(solver_of(hessian), cost, True)
+
+    @classmethod
+    def from_diagonal(cls, diagonal):
+        """Invert a diagonal, which is never worth being sampled from more rows."""
+        return cls(lambda g: g / diagonal, np.inf, sharp=False, diagonal=True)
+
+    def update(self, step, change):
+        """Take in a step and the change of the gradient along it."""
+        product = step @ change
+        if product > 1e-10 * np.linalg.norm(step) * np.linalg.norm(change):
+            self._pairs = [*self._pairs[1 - N_PAIRS :], (step, change, 1 / product)]
+            self._rescale()
+
+    def replace(self, other):
+        """Take over another diagonal."""
+        self._solve = other._solve
+        self._rescale()
+
+    def _rescale(self):
+        if self.diagonal and self._pairs:
+            _, change, inverse = self._pairs[-1]
+            self._scale = 1 / (inverse * (change @ self._solve(change)))
+
+    def __matmul__(self, gradient):
+        """Return the L-BFGS product with a gradient."""
+        g, factors = gradient.copy(), []
+        for step, change, inverse in reversed(self._pairs):
+            factors.append(inverse * (step @ g))
+            g = daxpy(change, g, a=-factors[-1])
+        g = self._scale * self._solve(g)
+        for (step, change, inverse), a in zip(
+            self._pairs, reversed(factors), strict=True
+        ):
+            g = daxpy(step, g, a=a - inverse * (change @ g))
+        return g
+
+
+def expectation(values, mass):
+    """Return E_P of values; a mass of None means that all rows are equal."""
+    return values.mean() if mass is None else mass @ values
+
+
+def systematic_sample(size, n_rows, rng):
+    """Draw rows in proportion to `size`, about `n_rows` times in all.
+
+    Returns
+    -------
+    chosen : ndarray of int
+        The rows drawn at least once; all rows when `n_rows` says so.
+    times : ndarray of float
+        What to multiply a row's contribution with for an unbiased sum.
+    """
+    if n_rows >= len(size) or not size.any():
+        chosen = np.flatnonzero(size)
+        return chosen, np.ones(len(chosen))
+    return _batch.draw_systematically(size, n_rows, rng.random())
+
+
+def solver_of(hessian):
+    """Return what solves for a positive matrix, whose upper triangle is changed.
+
+    It is scaled to a unit diagonal, so that features of very different size are alike,
+    and the diagonal is enlarged where rounding asks for it.
+    """
+    diagonal = np.einsum("ii->i", hessian)
+    root = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    hessian /= root
+    hessian /= root[:, None]
+    more = 1e-12
+    diagonal += more
+    while True:
+        try:
+            factor = cho_factor(hessian, check_finite=False)
+            break
+        except LinAlgError:
+            if more > 1e300:
+                raise
+            more *= 100
+            diagonal += more
+    return lambda g: cho_solve(factor, g / root, check_finite=False) / root
+
+
+def row_chunks(n_rows):
+    return [slice(start, start + CHUNK) for start in range(0, n_rows, CHUNK)]
+
+
+def add_penalty(diagonal, alpha, fit_intercept):
+    """Add the penalty's curvature to the diagonal of one model."""
+    diagonal[:-1] += alpha
+    if not fit_intercept:
+        diagonal[-1] = 1
+    # Features without curvature and without penalty must not break the inverse.
+    diagonal[diagonal <= 0] = 1e-12 * diagonal.max() + 1e-200

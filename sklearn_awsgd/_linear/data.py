@@ -1,0 +1,165 @@
+"""Validated training data, their weights, and data that are held out."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils.validation import validate_data
+
+from sklearn_awsgd._validation import check_rows, mean_weight
+
+
+@dataclass
+class Validation:
+    """Held-out data: rows, targets of the score, and weights or None."""
+
+    X: object
+    y: np.ndarray
+    sample_weight: np.ndarray | None = None
+    # Whether they are rows of the training data, which have no names any more.
+    is_split: bool = False
+
+    def score(self, scorer, model, y):
+        """Return the score of a model, for targets that are prepared for it."""
+        weights = {}
+        if self.sample_weight is not None:
+            weights["sample_weight"] = self.sample_weight
+        return scorer(model, self.X, y, **weights)
+
+
+@dataclass
+class Data:
+    """Validated training data."""
+
+    X: object  # ndarray or CSR of shape (n_samples, n_features)
+    y: np.ndarray  # targets, as far as they have been checked
+    norms2: np.ndarray  # squared norms of the rows
+    strata: object = None  # as given to fit
+    sample_weight: np.ndarray | None = None  # None when all rows weigh the same
+    validation: Validation | None = None  # what decides when to stop
+    mass: np.ndarray | None = None  # P, summing to one; None when all are equal
+    # Sum of all weights over the sum of `sample_weight`: the objective is `total` times
+    # E_P[loss], plus the penalty.
+    total: float = 1.0
+    loss_scale: float = 1.0  # weight relative to all rows of a stream so far
+
+    def set_mass(self, class_weight=None):
+        """Set P from the sample weights and the class weights of the rows, or None."""
+        weight, sample_weight = self.sample_weight, self.sample_weight
+        if class_weight is not None and sample_weight is None:
+            weight = class_weight
+            self.total = class_weight.mean()
+        elif class_weight is not None:
+            weight = sample_weight * class_weight
+            self.total = weight.sum() / sample_weight.sum()
+        if weight is not None:
+            self.mass = weight / weight.sum()
+
+
+@dataclass(frozen=True)
+class StreamWeights:
+    """What the rows of a stream have weighed so far."""
+
+    n_rows: int = 0
+    sample: float = 0.0  # mean of the sample weights
+    both: float = 0.0  # mean of these times the class weights
+
+    def weigh(self, data, sample_weight):
+        """Take in the weights of some rows, and scale their loss.
+
+        P sums to one over a chunk, so what its rows weigh beside those of other chunks
+        is a factor of the loss: relative to the mean weight so far, theirs included.
+        """
+        n, sample = len(data.norms2), mean_weight(sample_weight)
+        both = sample * data.total
+        share = n / (self.n_rows + n)
+        after = StreamWeights(
+            self.n_rows + n,
+            self.sample + share * (sample - self.sample),
+            self.both + share * (both - self.both),
+        )
+        if self.n_rows:
+            data.loss_scale = both / after.both
+            data.total = after.both / after.sample
+        return after
+
+
+def check_data(estimator, X, y, strata, *, reset, **options):
+    """Return validated Data, of which the targets need more checks.
+
+    The options are what ``validate_data`` is to know of the targets.
+    """
+    X, y = validate_data(
+        estimator,
+        X,
+        y,
+        reset=reset,
+        accept_sparse="csr",
+        dtype=[np.float64, np.float32],
+        order="C",
+        # `check_rows` finds values that are not finite without a pass of its own.
+        ensure_all_finite=False,
+        **options,
+    )
+    X, norms2 = check_rows(X)
+    return Data(X, y, norms2, strata)
+
+
+def given_validation(X_val, y_val, sample_weight_val):
+    """Return the Validation that was given to fit, or None."""
+    if (X_val is None) != (y_val is None):
+        raise ValueError("X_val and y_val go together: give both or neither.")
+    return None if X_val is None else Validation(X_val, y_val, sample_weight_val)
+
+
+def hold_out(data, labels, fraction, random_state, shuffle):
+    """Return the data left for training when a fraction is set aside.
+
+    Labels, if given, are held out in proportion, and none of them may be missing.
+    """
+    train, held = train_test_split(
+        np.arange(len(data.norms2)),
+        test_size=fraction,
+        random_state=check_random_state(random_state),
+        stratify=None if labels is None else frequent_labels(labels, fraction),
+    )
+    if labels is not None:
+        train, held = keep_labels(labels, train, held)
+    if not shuffle:
+        train.sort()
+    weight, held_weight = data.sample_weight, None
+    if weight is not None:
+        weight, held_weight = weight[train], weight[held]
+        if not held_weight.any():
+            raise ValueError(
+                "sample_weight is zero for all held-out rows; use another random_state "
+                f"or a larger validation_fraction than {fraction}."
+            )
+    strata = data.strata
+    if strata is not None:
+        check_consistent_length(strata, data.y)
+        strata = np.asarray(strata)[train]
+    return replace(
+        data,
+        X=data.X[train],
+        y=data.y[train],
+        norms2=data.norms2[train],
+        strata=strata,
+        sample_weight=weight,
+        validation=Validation(data.X[held], data.y[held], held_weight, is_split=True),
+    )
+
+
+def frequent_labels(labels, fraction):
+    """Return the codes of labels, those with too few rows to be split put together."""
+    _, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    too_few = counts * min(fraction, 1 - fraction) < 1
+    return np.where(too_few[codes], counts.argmax(), codes)
+
+
+def keep_labels(labels, train, held):
+    """Move rows from the held-out ones such that no label is missing."""
+    missing = np.setdiff1d(labels[held], labels[train])
+    moved = [held[np.argmax(labels[held] == label)] for label in missing]
+    return np.append(train, np.intp(moved)), np.setdiff1d(held, moved)

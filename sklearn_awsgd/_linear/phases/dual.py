@@ -1,0 +1,233 @@
+"""Dual steps, the middle of ``learning_rate="auto"`` for wide data.
+
+Where there are too many features for their curvature, passes of steps with control
+variates (:class:`~sklearn_awsgd._kernels._dual.DualSteps`) come before the descent.
+Each touches the nonzeros of one row, and their dual objective is a lower bound of the
+minimum that is tight enough to stop by.
+
+The constants were chosen while looking at the wide ones of the sets that
+``benchmarks/bench_time_to_optimum.py`` lists in SEEN, newsgroups and `sparse`; those
+for kinks on newsgroups with the hinge loss (``benchmarks/bench_sampling.py``).
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sklearn_awsgd._kernels._samplers import ShuffledPasses
+from sklearn_awsgd._linear.curvature import MOST_PARAMETERS, expectation
+from sklearn_awsgd._linear.phases.descent import ROUNDING_ERROR, Report
+from sklearn_awsgd._solver.records import Log
+from sklearn_awsgd._solver.runs import Outcome
+
+# The curvature of a row, relative to what the penalty gives it. The larger, the more
+# passes the steps need; beyond this the descent is quicker.
+LARGEST_RATIO = 64.0
+# The same for losses with kinks, for which the descent takes many more passes.
+LARGEST_RATIO_WITH_KINKS = 800.0
+# Passes are slow, and the descent quicker, if more of the gap is left after two. With
+# kinks the descent is never quicker.
+SLOW_PASSES = 0.7
+# Draws by what is learned of the rows, before the passes: as a share of the rows.
+SHARE_DRAWN_LEARNED = 1 / 2
+# Numbers in the rows that stay next to each other in shuffled passes: where the data do
+# not fit into the cache, single short rows would have to be waited for.
+NUMBERS_IN_BLOCK = 500
+# Most rows in a block, as a share of all: rows that always follow each other undo what
+# the ones before did to the intercept, which each moves by 1 / (HOLD n) of its error.
+BLOCK_SHARE = 3e-4
+# What holds the intercept, relative to its curvature at the start: the larger, the
+# slower the intercept; the smaller, the less steady all else.
+HOLD = 0.003
+# Least mean curvature, as a share of the largest that the loss can have.
+LEAST_MEAN_CURVATURE = 1e-3
+# The width of the rounding is this part of tol times the objective at the start, as it
+# has to matter less than tol at the end too, and as if tol were at least SMALLEST_TOL.
+ROUNDING_SHARE = 4096
+SMALLEST_TOL = 1e-9
+
+
+@dataclass(frozen=True)
+class DualPlan:
+    """How to take dual steps."""
+
+    width: float  # over which the kinks of the loss are rounded
+    hold: float  # what holds the intercept
+
+
+@dataclass
+class DualResult:
+    """Where dual steps have led."""
+
+    outcome: Outcome
+    report: Report | None = None  # the end, where they reached the tolerance
+    dual_point: tuple | None = None  # what the descent may begin its bound with
+
+
+def curvature_ratio(curvature, mass, norms2, alpha):
+    """Return the curvature of a mean row, relative to what the penalty gives it."""
+    return curvature * expectation(norms2, mass) / (alpha * len(norms2))
+
+
+def plan_dual_steps(task, tol):
+    """Return a DualPlan, or None where dual steps do not pay.
+
+    They are for wide data and an l2 penalty that is felt. The kinks of a loss that has
+    any are rounded, over a width that matters less than `tol` unless the objective
+    falls to a small part of what it is.
+    """
+    alpha, mass = task.penalty.l2, task.data.mass
+    if (
+        not task.has_dual_steps
+        or task.n_features < MOST_PARAMETERS
+        or not (alpha > 0 and task.penalty.l1 == 0)
+    ):
+        return None
+    loss, y, width = task.loss, task.target.values, 0.0
+    z = np.full(len(y), task.states[0]["intercept"][0])
+    if task.is_smooth:
+        curvatures = loss.second_derivatives(y, z)
+        # Where all rows lie on lines of their losses there is none yet.
+        least = LEAST_MEAN_CURVATURE * loss.smoothness
+        curvature = max(expectation(curvatures, mass), least)
+    else:
+        # That of a parabola as high as the loss at the distance of the targets.
+        value = expectation(loss(y, z)[0], mass)
+        curvature = value / task.target.spread**2
+        width = max(tol or 0.0, SMALLEST_TOL) * value / ROUNDING_SHARE
+    ratio = curvature_ratio(curvature, mass, task.data.norms2, alpha)
+    if not 0 < ratio <= (LARGEST_RATIO_WITH_KINKS if width else LARGEST_RATIO):
+        return None
+    return DualPlan(width, HOLD * curvature)
+
+
+class DualStop:
+    """Stop when the duality gap is small enough, or shrinks too slowly.
+
+    The gap is guessed from those of the rows as they were met in a pass; when the guess
+    is small enough, one exact pass tells.
+
+    `evaluate` takes the dual point of the variates and returns the Evaluation of the
+    current parameters; `scale` takes the gap to the objective that the solver knows;
+    `slow` is the share of the gap that slow passes leave, of two.
+
+    Attributes
+    ----------
+    end : Evaluation or None
+        Where the gap was small enough.
+    n_exact, n_passes : int
+        Number of exact passes, and of all passes.
+    """
+
+    last_score = np.nan
+
+    def __init__(self, problem, evaluate, tol, max_passes, scale=1.0, slow=SLOW_PASSES):
+        self.problem, self.evaluate, self.tol = problem, evaluate, tol
+        self.max_passes, self.scale, self.slow = max_passes, scale, slow
+        self.end, self.n_exact = None, 0
+        # What the rows met in the last passes had of the gap.
+        self._met = []
+        # The gap over that of the rows as they were met, as last seen.
+        self._known_ratio = None
+
+    @property
+    def n_passes(self):
+        """Return the number of passes so far."""
+        return len(self._met) + self.n_exact
+
+    def __call__(self, objective):
+        """Take in a pass; return whether to stop."""
+        # By rounding, gaps next to zero may be negative.
+        last = max(self.problem.take_gap(), 0.0)
+        self._met.append(last)
+        close = self.scale * self._guess() <= self.tol * objective
+        if close and self.n_passes < self.max_passes:
+            here = self.evaluate(self.problem.dual_point())
+            self.n_exact += 1
+            self._known_ratio = here.gap / last if last > 0 else 0.0
+            if here.gap <= self.tol * here.value:
+                self.end = here
+                return True
+        self.problem.recenter()
+        slow = len(self._met) > 2 and last > self.slow * self._met[-3]
+        return slow or self.n_passes >= self.max_passes
+
+    def _guess(self):
+        """Return a guess of the gap after the last pass."""
+        if self._known_ratio is not None:
+            return self._known_ratio * self._met[-1]
+        if len(self._met) == 1:
+            return np.inf
+        before, last = self._met[-2:]
+        return np.sqrt(last / before) * last if before > 0 else last
+
+
+def take_dual_steps(task, plan, draws, budget, log):
+    """Go towards the optimum by dual steps, as a DualPlan says; return a DualResult.
+
+    The first rows are drawn by what is learned of them; then the passes are shuffled,
+    as draws with replacement leave out a third of the rows.
+    """
+    kinks, n_rows = plan.width > 0, draws.n_rows
+    n_first = math.ceil(SHARE_DRAWN_LEARNED * n_rows)
+    clock = task.states[0]["clock"]
+    problem = task.make_dual_problem(plan)
+    objective = task.make_objective(plan.width)
+
+    def evaluate(dual_point):
+        objective.mix_dual(*dual_point)
+        here = objective(task.parameters())
+        later.add_exact(
+            int(clock[0]) - n_first,
+            here.value,
+            here.gap + ROUNDING_ERROR * plan.width,
+        )
+        return here
+
+    tol = 0.0 if budget.tol is None else budget.tol
+    # With rounded kinks, half of the tolerance is for what that changes.
+    tol = tol / 2 if kinks else tol
+    slow = np.inf if kinks else SLOW_PASSES
+    stop = DualStop(problem, evaluate, tol, budget.max_passes, log.scale, slow)
+
+    opened = draws.open(task, task.first_dual_norms2(plan))
+    first = replace(budget, max_passes=1)
+    outcome = draws.run(problem, opened, n_first, first, log, stop)
+    draws.keep(task, opened)
+
+    later = Log(log.problem, log.scale, log.verbose)
+    shuffled = _shuffled_blocks(task, draws, objective.n_nonzero)
+    after = draws.run(problem, shuffled, n_rows, budget.after(1), later, stop)
+    # Shuffled passes learn nothing.
+    later.sampling.clear()
+    n_exact = 0
+    for record in later.records:
+        # Exact passes count as draws, for all records from their own on.
+        n_exact += record.phase == "exact"
+        record.draws += n_exact * n_rows
+    log.extend([later])
+    clock += stop.n_exact * n_rows
+    outcome.n_iter, outcome.converged = stop.n_passes, False
+    outcome.n_draws += after.n_draws + stop.n_exact * n_rows
+    if stop.end is None and stop.n_passes >= budget.max_passes:
+        # Nothing follows that would tell how far the optimum is.
+        gap = evaluate(problem.dual_point()).gap
+        outcome.duality_gap = gap + ROUNDING_ERROR * plan.width
+    if stop.end is None or ROUNDING_ERROR * plan.width > tol * stop.end.value:
+        # The bound of a rounded loss says nothing of one that is rounded otherwise.
+        return DualResult(outcome, dual_point=None if kinks else problem.dual_point())
+    end = Report(stop.end, n_passes=0, converged=True, width=plan.width)
+    return DualResult(outcome, report=end)
+
+
+def _shuffled_blocks(task, draws, n_nonzero):
+    """Return a sampler of shuffled passes, over blocks of rows."""
+    share = min(NUMBERS_IN_BLOCK / n_nonzero, BLOCK_SHARE)
+    return ShuffledPasses(
+        task.generator,
+        draws.space.rows.copy(),
+        draws.space.mass,
+        draws.space.shuffle,
+        block_size=int(max(1, draws.n_rows * share)),
+    )

@@ -1,0 +1,199 @@
+"""Quasi-Newton steps.
+
+The curvature they start from is that of a sample of rows, drawn in proportion to
+``P_i f''_i (||x_i||^2 + 1)``: near the optimum of a problem with a rare class a few
+thousand rows carry nearly all of it. What the sample gets wrong is corrected by BFGS
+pairs. When these correct too slowly the curvature is sampled anew, and where it has
+settled already, from more rows; from all of them this is Newton's method.
+"""
+
+import numpy as np
+
+from sklearn_awsgd._linear.phases import descent
+from sklearn_awsgd._linear.phases.descent import Direction, Proposal
+
+# The curvature is used for so many times the passes that its next sample costs, before
+# steps count as slow.
+CURVATURE_PATIENCE = 2
+# After so many samples of one size that were slow all the same, it is too small too.
+MOST_REFRESHED = 3
+# The suboptimality over its estimate is taken to be the largest seen in so many steps,
+# and no less than LEAST_RATIO.
+N_RATIOS = 3
+LEAST_RATIO = 1.5
+# The same with a diagonal: without it the descent stopped at up to 1.9 tol on the set
+# `sparse` of bench_time_to_optimum.py at alpha 1e-7.
+STILL_WITH_DIAGONAL = descent.Stillness(2, 1 / 6, 1 / 2)
+# A diagonal is renewed when the objective has fallen to this part of what it was. With
+# the scaling by the last BFGS pair that took 60 passes instead of 78 on `sparse` of
+# bench_time_to_optimum.py at alpha 1e-6.
+RENEWAL = 0.5
+# Least and most of a step that is left when it was too long.
+CUT = (0.1, 0.7)
+# Trials of a line search.
+MOST_TRIALS = 10
+# Passes after which the descent no longer insists that rounding decides.
+MOST_EXACT = 200
+
+
+class NewtonDirection(Direction):
+    """Quasi-Newton directions."""
+
+    lost = 1e-11
+
+    def __init__(self, objective, tol, rng):
+        super().__init__(objective, tol, rng)
+        self.exact = objective.sharp and objective.newton_flops() <= descent.CHEAP
+        self.goal = descent.ROUNDING if self.exact else tol
+        self.n_rows = descent.first_sample_size(objective, self.exact)
+        self.floor, self.n_refreshed = 0.0, 0
+        # Half the Newton decrement: what is left, by the curvature at hand.
+        self.left, self.slow = np.inf, False
+        # The suboptimality over its estimate, as the last steps tell it.
+        self.ratios, self.gained, self.estimate = [LEAST_RATIO], 0.0, np.inf
+
+    def begin(self, here, trail):
+        self.first_value = here.value
+        self._sample(here, trail)
+        # Passes until the curvature was last sampled, and the objective there.
+        self.value_sampled = here.value
+
+    def _sample(self, here, trail):
+        """Sample the curvature."""
+        self.inverse = self.objective.inverse_curvature(
+            here, self.n_rows, self.rng, self.floor
+        )
+        self.n_sampled = trail.n_passes
+
+    def propose(self, here, trail):
+        step = -(self.inverse @ here.gradient)
+        slope = here.gradient @ step
+        left = -slope / 2
+        self.slow = left > descent.SLOW_STEP * self.left
+        self.left = left
+        if self.gained > 0:
+            # If both ends of a step had r times their estimates left, it has gained r
+            # times the difference.
+            self.ratios.append(
+                self.gained / (self.estimate - left) if left < self.estimate else np.inf
+            )
+        self.gained, self.estimate = 0.0, left
+        scale = max(abs(here.value), 1e-10 * abs(self.first_value))
+        if self.exact and trail.n_passes > MOST_EXACT:
+            # Where the loss has kinks, Newton's method may go round in circles.
+            self.exact, self.goal = False, self.tol
+        bound = self._bound(here, trail, scale)
+        return Proposal(step, slope, scale, bound, bound)
+
+    def _bound(self, here, trail, scale):
+        """Return the suboptimality: certified, or estimated where that can be trusted.
+
+        Between kinks steps are too uneven to be trusted alone, and what is known of
+        wide data is too little.
+        """
+        ratio = max(LEAST_RATIO, *self.ratios[-N_RATIOS:])
+        bound = self.inverse.margin * ratio * self.left if self.left > 0 else 0.0
+        tolerance = self.tol * scale
+        if not self.objective.sharp and not trail.stands_still(
+            tolerance, descent.STILL
+        ):
+            bound = np.inf
+        if self.inverse.diagonal:
+            if not trail.stands_still(tolerance, STILL_WITH_DIAGONAL):
+                bound = np.inf
+        return min(bound, here.gap)
+
+    def renew(self, here, trail):
+        """Sample the curvature anew when steps are slow, and it has paid for itself."""
+        grow = (
+            self.left < descent.NEAR * here.value or self.n_refreshed >= MOST_REFRESHED
+        )
+        next_rows = self.n_rows
+        if grow:
+            next_rows = descent.larger_sample_size(
+                self.n_rows, self.objective.n_samples
+            )
+        n_waited = trail.n_passes - self.n_sampled
+        patience = CURVATURE_PATIENCE * self.inverse.cost * next_rows / self.n_rows
+        if not (self.slow and n_waited >= max(patience, 1)):
+            return False
+        self.n_refreshed = 0 if grow else self.n_refreshed + 1
+        self.n_rows = next_rows
+        self._sample(here, trail)
+        return True
+
+    def shorten(self, here, new, proposal, length):
+        """Go to the minimum of the cubic through the values and slopes of both ends."""
+        slope, new_slope = proposal.slope, new.gradient @ proposal.step
+        mean = slope + new_slope - 3 * (new.value - here.value) / length
+        root = np.sqrt(max(mean**2 - slope * new_slope, 0.0))
+        bottom = new_slope - slope + 2 * root
+        if not (np.isfinite(bottom) and bottom > 0):
+            return 0.5
+        return np.clip(1 - (new_slope + root - mean) / bottom, *CUT)
+
+    def is_lost(self, here, proposal, length):
+        # Relative to the objective itself: `scale` is away from zero.
+        return -proposal.slope <= self.lost * abs(here.value)
+
+    def last_word(self, here, new, proposal):
+        """Let the gradient decide, which is more exact than the objective."""
+        if new.gradient @ (self.inverse @ new.gradient) < -proposal.slope / 4:
+            return None
+        return here
+
+    def take(self, here, new, proposal, length, trail):
+        """Take a step, and learn from it."""
+        if self.exact:
+            new = search_line(trail.visit, here, proposal, length, new)
+        self.inverse.update(new.v - here.v, new.gradient - here.gradient)
+        self.gained = here.value - new.value
+        if self.exact or self.floor > 0:
+            self.floor = self.floor / 16 if self.floor > 1 / 16 else 0.0
+            self._start_anew(new, trail)
+        elif self.inverse.diagonal and new.value < RENEWAL * self.value_sampled:
+            self.inverse.replace(
+                self.objective.inverse_curvature(new, self.n_rows, self.rng, 0)
+            )
+            self.value_sampled = new.value
+        return new
+
+    def stiffen(self, here, trail):
+        if self.floor >= 1:
+            return False
+        self.floor = max(16 * self.floor, 1 / 16)
+        self._start_anew(here, trail)
+        return True
+
+    def _start_anew(self, here, trail):
+        self.left = np.inf
+        self._sample(here, trail)
+        self.value_sampled = here.value
+
+
+def search_line(evaluate, here, proposal, length, new):
+    """Return a point near the minimum along a direction.
+
+    Where the loss has kinks, full Newton steps may go round in circles; steps to the
+    minimum along their direction do not.
+    """
+    slope = proposal.slope
+    low, high = (0.0, slope), None
+    for _ in range(MOST_TRIALS):
+        new_slope = new.gradient @ proposal.step
+        if abs(new_slope) <= -slope / 4:
+            break
+        if new_slope < 0:
+            low = (length, new_slope)
+        else:
+            high = (length, new_slope)
+        if high is None:
+            length *= 2
+        else:
+            # Where a straight line through the two slopes is zero.
+            length = (low[0] * high[1] - high[0] * low[1]) / (high[1] - low[1])
+        trial = evaluate(here.v + length * proposal.step)
+        if trial.value > new.value:
+            break
+        new = trial
+    return new

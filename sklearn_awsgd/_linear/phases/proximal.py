@@ -1,0 +1,103 @@
+"""Proximal Newton steps, for an l1 penalty and for losses with lines.
+
+Each step minimises the quadratic model of a curvature sample plus the l1 penalty by
+coordinate descent, so coefficients become exactly zero. Without an l1 penalty these are
+Newton's steps with new curvature each time, which losses need that have none in places,
+or suddenly much.
+"""
+
+import numpy as np
+
+from sklearn_awsgd._kernels._models import minimize_l1_model
+from sklearn_awsgd._linear.curvature import InverseCurvature
+from sklearn_awsgd._linear.phases import descent
+from sklearn_awsgd._linear.phases.descent import Direction, Proposal
+
+# The first share of the largest curvature that is added where there is too little.
+LEAST_FLOOR = 1e-4
+# Sweeps of coordinate descent for a quadratic model.
+MAX_SWEEPS = 1000
+
+
+class ProximalDirection(Direction):
+    """Proximal Newton directions, with an l1 penalty of strength `alpha_l1`."""
+
+    def __init__(self, objective, tol, rng, alpha_l1):
+        super().__init__(objective, tol, rng)
+        cheap = objective.newton_flops() <= descent.CHEAP
+        self.alpha_l1, self.exact = alpha_l1, objective.sharp and cheap
+        self.goal = descent.ROUNDING if self.exact else tol
+        self.n_rows = descent.first_sample_size(objective, cheap)
+        self.floor, self.left = 0.0, np.inf
+
+    def evaluate(self, v):
+        """Return the Evaluation, with the l1 penalty; it has no bound then."""
+        there = self.objective(v)
+        there.value += self.alpha_l1 * np.abs(v[:-1]).sum()
+        if self.alpha_l1 > 0:
+            there.gap = np.inf
+        return there
+
+    def propose(self, here, trail):
+        step = self._minimize_model(here)
+        slope = here.gradient @ step + self.alpha_l1 * (
+            np.abs(here.v[:-1] + step[:-1]).sum() - np.abs(here.v[:-1]).sum()
+        )
+        scale = max(abs(here.value), 1e-300)
+        # With curvature added a model promises too little.
+        sure = self.floor == 0 or trail.stands_still(self.tol * scale, descent.STILL)
+        estimate = -slope if sure else np.inf
+        left = -slope / 2
+        if left > descent.SLOW_STEP * self.left and left < descent.NEAR * scale:
+            self.n_rows = descent.larger_sample_size(
+                self.n_rows, self.objective.n_samples
+            )
+        self.left = left
+        # Out of passes, the estimate alone decides, without the certified gap.
+        return Proposal(step, slope, scale, min(here.gap, estimate), estimate)
+
+    def _minimize_model(self, here):
+        hessian, _ = self.objective.hessian(here, self.n_rows, self.rng, self.floor)
+        if self.alpha_l1 == 0:
+            inverse = InverseCurvature.from_hessian(hessian, cost=0.0)
+            return -(inverse @ here.gradient)
+        hessian = np.triu(hessian) + np.triu(hessian, 1).T
+        step = np.empty_like(here.v)
+        minimize_l1_model(
+            hessian, here.gradient, here.v, self.alpha_l1, step, MAX_SWEEPS
+        )
+        if self.exact:
+            self._polish(hessian, here, step)
+        return step
+
+    def _polish(self, hessian, here, step):
+        """Solve exactly for the coefficients that coordinate descent left nonzero.
+
+        Where that keeps their signs: else the descent was not at its end.
+        """
+        new = here.v + step
+        signs = np.append(np.sign(new[:-1]), 0.0)
+        active = np.append(new[:-1] != 0, True)
+        slope = here.gradient + hessian[:, ~active] @ step[~active]
+        slope = slope[active] + self.alpha_l1 * signs[active]
+        inverse = InverseCurvature.from_hessian(
+            hessian[np.ix_(active, active)], cost=0.0
+        )
+        exact = -(inverse @ slope)
+        if (np.sign(here.v[active] + exact)[:-1] == signs[active][:-1]).all():
+            step[active] = exact
+
+    def last_word(self, here, new, proposal):
+        """Trust the model once more, where it is exact."""
+        return new if self.exact else here
+
+    def take(self, here, new, proposal, length, trail):
+        """Take a step: less curvature has to be added."""
+        self.floor = self.floor / 8 if self.floor > LEAST_FLOOR else 0.0
+        return new
+
+    def stiffen(self, here, trail):
+        if self.floor >= 1:
+            return False
+        self.floor = max(32 * self.floor, LEAST_FLOOR)
+        return True

@@ -1,0 +1,90 @@
+"""Phases that draw rows: the first draws, and plain AW-SGD."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sklearn_awsgd._solver.runs import solve
+from sklearn_awsgd._solver.stopping import AdaptiveRate, StopRule, ValidationStop
+from sklearn_awsgd._spaces import ProblemView, RowSpace
+
+# First draws of learning_rate="auto": at least, for each parameter, and as a share of
+# the rows; never more than one pass. Chosen while looking at the sets that
+# bench_time_to_optimum.py lists in SEEN.
+FEWEST_DRAWS = 5_000
+DRAWS_PER_PARAMETER = 30
+SHARE_DRAWN_FIRST = 1 / 16
+
+
+@dataclass
+class Draws:
+    """How the rows of one task are drawn."""
+
+    sampler: object  # prepared; keeps what is learned
+    space: RowSpace
+    batch_size: int = 1  # draws that share one state of the sampler
+    counts: np.ndarray | None = None  # draws of each row, added to
+
+    @property
+    def n_rows(self):
+        """Number of rows that can be drawn."""
+        return len(self.space.rows)
+
+    def open(self, task, norms2):
+        """Return the opened sampler of a task, given squared norms of gradients."""
+        view = ProblemView(groups=task.target.groups, norms2=norms2)
+        return self.sampler.open(self.space, view, task.number, task.generator)
+
+    def run(self, problem, opened, pass_length, budget, log, should_stop=None):
+        """Run the loop; return its Outcome."""
+        return solve(
+            problem,
+            opened,
+            pass_length=pass_length,
+            budget=budget,
+            log=log,
+            batch_size=self.batch_size,
+            should_stop=should_stop,
+            draw_counts=self.counts,
+        )
+
+    def keep(self, task, opened):
+        """Keep what the opened sampler of a task has learned."""
+        self.sampler.keep(task.number, opened)
+
+
+def sample_first(task, draws, budget, log):
+    """Start with the draws of at most one pass."""
+    n_draws = max(
+        FEWEST_DRAWS,
+        DRAWS_PER_PARAMETER * (task.n_features + 1),
+        int(SHARE_DRAWN_FIRST * draws.n_rows),
+    )
+    problem = task.make_problem()
+    opened = draws.open(task, problem.first_norms2())
+    one_pass = replace(budget, max_passes=1)
+    outcome = draws.run(problem, opened, min(draws.n_rows, n_draws), one_pass, log)
+    draws.keep(task, opened)
+    return outcome
+
+
+def sample_until_stopped(task, draws, budget, log, n_iter_no_change, score=None):
+    """Take the steps of plain AW-SGD until the objective stands still.
+
+    With `score`, which takes the task and returns its score on held-out data, that
+    decides, and the parameters that scored best are kept.
+    """
+    problem = task.make_problem()
+    opened = draws.open(task, problem.first_norms2())
+    if score is None:
+        rule = StopRule(budget.tol, n_iter_no_change)
+    else:
+        rule = ValidationStop(
+            budget.tol, n_iter_no_change, lambda: score(task), task.parameter_arrays()
+        )
+    should_stop = AdaptiveRate(rule, problem) if task.rate.name == "adaptive" else rule
+    outcome = draws.run(problem, opened, draws.n_rows, budget, log, should_stop)
+    if score is not None:
+        rule.restore_best()
+    draws.keep(task, opened)
+    return outcome

@@ -1,0 +1,128 @@
+"""Proximal Newton steps for softmax regression with an l1 penalty.
+
+For all classes together; their quadratic models are minimised by coordinate descent, so
+coefficients become exactly zero.
+"""
+
+import numpy as np
+
+from sklearn_awsgd._kernels._models import SoftmaxModel
+from sklearn_awsgd._linear.phases.descent import CHEAP, ROUNDING, Direction, Proposal
+
+# Numbers in the rows that the curvature is taken from.
+MOST_NUMBERS = 20_000_000
+# Sweeps of coordinate descent for one quadratic model of all classes.
+SOFTMAX_SWEEPS = 100
+# Precision of the first of these, and that from which on it tells the suboptimality.
+FIRST_PRECISION = 1e-2
+SURE_PRECISION = 1e-3
+# Least curvature of a coordinate, as a share of the largest it can have: where all rows
+# are fitted well there is next to none, and steps would be far too long.
+LEAST_SHARE = 1e-8
+# The first damping where steps were too long, a share of the same.
+FIRST_DAMPING = 1e-3
+
+
+class SoftmaxProximalDirection(Direction):
+    """Proximal Newton directions of a SoftmaxObjective.
+
+    Unlike the other directions these look for rounding after the last trial only, and
+    their damping has no end.
+    """
+
+    # Ten trials, each half as long as the one before.
+    shortest, cut = 2.0**-9, 1 / 2
+
+    def __init__(self, objective, tol, rng, alpha_l1):
+        super().__init__(objective, tol, rng)
+        self.alpha_l1 = alpha_l1
+        self.shape = (objective.n_classes, objective.n_columns)
+        self.sample = objective.sample_columns(MOST_NUMBERS, rng)
+        # As for `NewtonDirection`: where passes cost nothing, rounding decides.
+        exact = objective.newton_flops() <= CHEAP
+        self.goal = ROUNDING if exact else max(tol, 1e-14)
+        self.max_sweeps = 50 * SOFTMAX_SWEEPS if exact else SOFTMAX_SWEEPS
+        # Far from the optimum the model is not worth much work.
+        self.precision = ROUNDING if exact else FIRST_PRECISION
+        self.damping, self.last_decrease = 0.0, np.inf
+
+    def evaluate(self, v):
+        """Return the Evaluation at the cheapest shift, with the l1 penalty."""
+        V = center(v.reshape(self.shape), self.alpha_l1, self.objective.alpha)
+        there = self.objective(self.objective.canonical(V.ravel()))
+        there.value += self.alpha_l1 * np.abs(V[:, :-1]).sum()
+        return there
+
+    def propose(self, here, trail):
+        V = here.v.reshape(self.shape)
+        D, solved = self._minimize_model(here)
+        step = D.ravel()
+        slope = np.sum(here.gradient * step) + self.alpha_l1 * (
+            np.abs(V[:, :-1] + D[:, :-1]).sum() - np.abs(V[:, :-1]).sum()
+        )
+        scale = max(abs(here.value), 1e-300)
+        sure = (
+            solved and self.precision < SURE_PRECISION
+        ) or self.last_decrease <= self.goal * scale
+        bound = -slope if sure else np.inf
+        return Proposal(step, slope, scale, bound, bound)
+
+    def _minimize_model(self, here):
+        """Return the minimiser of the model, and whether it was reached."""
+        sample = self.sample
+        p = np.ascontiguousarray(here.curvatures[sample.rows].T)
+        diagonal = np.ascontiguousarray(
+            (sample.squares @ (sample.weights * p * (1 - p)).T).T
+        )
+        # No class can have more curvature than half of this.
+        ridge = (LEAST_SHARE + self.damping) / 2 * (sample.squares @ sample.weights)
+        ridge[:-1] += self.objective.alpha
+        ridge += 1e-300
+        diagonal += ridge
+        model = SoftmaxModel(sample.columns, sample.weights * p, p, diagonal, ridge)
+        return model.minimize(
+            here.gradient.reshape(self.shape),
+            here.v.reshape(self.shape),
+            self.alpha_l1,
+            self.objective.fit_intercept,
+            self.precision,
+            self.max_sweeps,
+        )
+
+    def is_lost(self, here, proposal, length):
+        is_last = self.cut * length < self.shortest
+        return is_last and super().is_lost(here, proposal, length)
+
+    def take(self, here, new, proposal, length, trail):
+        """Take a step: the next model is worth more work."""
+        if length == 1:
+            self.damping /= 4
+        else:
+            self.damping = max(self.damping, FIRST_DAMPING)
+        self.precision = max(self.precision / 4, ROUNDING)
+        self.last_decrease = here.value - new.value
+        return new
+
+    def stiffen(self, here, trail):
+        """Damp the next step more."""
+        self.damping = max(4 * self.damping, FIRST_DAMPING)
+        return True
+
+
+def center(V, alpha_l1, alpha_l2):
+    """Shift each feature's coefficients to where their common shift costs least.
+
+    The predictions do not depend on it, so no curvature would tell.
+    """
+    W = V[:, :-1]
+    K = len(W)
+    if alpha_l2 > 0:
+        # The median formula of a sum of distances plus a square.
+        reach = alpha_l1 / (K * alpha_l2) * (K - 2 * np.arange(K + 1))
+        shift = np.median(np.vstack([W, W.mean(axis=0) + reach[:, None]]), axis=0)
+    else:
+        # All between two medians cost the same: that next to zero.
+        ordered = np.sort(W, axis=0)
+        shift = np.clip(0.0, ordered[(K - 1) // 2], ordered[K // 2])
+    shift[np.abs(shift) <= 1e-12 * np.abs(W).max(axis=0)] = 0
+    return np.hstack([W - shift, V[:, -1:]])

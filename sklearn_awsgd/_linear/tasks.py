@@ -1,0 +1,211 @@
+"""Tasks: one problem to train each, with all that phases need to know of it."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logsumexp
+
+from sklearn_awsgd._kernels._losses import Huber, Loss
+from sklearn_awsgd._kernels.settings import Penalty, Rate
+from sklearn_awsgd._linear.curvature import MOST_PARAMETERS
+from sklearn_awsgd._linear.data import Data
+from sklearn_awsgd._linear.objectives import LinearObjective, best_constant
+from sklearn_awsgd._linear.problems import dual_problem, linear_problem, softmax_problem
+from sklearn_awsgd._linear.softmax_objective import SoftmaxObjective
+from sklearn_awsgd._linear.targets import Target
+
+
+@dataclass(kw_only=True)
+class Task(ABC):
+    """One problem to train.
+
+    Parameters are a vector v of the coefficients and the intercept of each model, one
+    model after the other; they live in `states`.
+    """
+
+    number: int = 0
+    data: Data
+    target: Target
+    loss: Loss
+    penalty: Penalty
+    fit_intercept: bool = True
+    rate: Rate  # of plain AW-SGD
+    average_start: int = 0  # step to begin with means of the parameters; 0 for none
+    states: list  # of dicts of arrays, one for each linear model; changed in place
+    generator: np.random.PCG64
+
+    @property
+    def n_samples(self):
+        """Number of rows, those that weigh nothing included."""
+        return self.data.X.shape[0]
+
+    @property
+    def n_features(self):
+        """Number of features."""
+        return self.data.X.shape[1]
+
+    @property
+    def n_models(self):
+        """Number of linear models."""
+        return len(self.states)
+
+    @property
+    def is_smooth(self):
+        """Whether the loss has no kinks."""
+        return np.isfinite(self.loss.smoothness)
+
+    @property
+    def has_lines(self):
+        """Whether the loss is a line in places, or has kinks."""
+        return isinstance(self.loss, Huber) or not self.is_smooth
+
+    # Whether there are `make_dual_problem` and `first_dual_norms2`.
+    has_dual_steps = False
+
+    @property
+    @abstractmethod
+    def has_proximal_steps(self):
+        """Whether proximal steps can form the curvature that they need."""
+
+    def has(self, name):
+        """Return whether an array of the states is not zero: there is a start."""
+        return any(state[name].any() for state in self.states)
+
+    def parameters(self):
+        """Return v, a copy."""
+        return np.concatenate(
+            [np.append(state["coef"], state["intercept"]) for state in self.states]
+        )
+
+    def set_parameters(self, v, n_draws=0):
+        """Set v, which took so many more draws of each model."""
+        for state, part in zip(self.states, np.split(v, self.n_models), strict=True):
+            state["coef"][:] = part[:-1]
+            state["intercept"][0] = part[-1]
+            state["clock"] += n_draws
+
+    def parameter_arrays(self):
+        """Return the arrays that hold coefficients, intercepts and their means."""
+        return [
+            array
+            for state in self.states
+            for name, array in state.items()
+            if name.endswith(("coef", "intercept"))
+        ]
+
+    def begin_at_constants(self):
+        """Set the intercepts to the best constants, unless they are given."""
+        if not self.has("intercept"):
+            self.set_constants()
+
+    @abstractmethod
+    def set_constants(self):
+        """Set the intercepts to the best constants, as far as there are any."""
+
+    @abstractmethod
+    def constant_loss(self):
+        """Return E_P[loss] of the intercepts alone."""
+
+    @abstractmethod
+    def make_problem(self):
+        """Return the compiled problem."""
+
+    @abstractmethod
+    def make_objective(self, width=0.0):
+        """Return the smooth part of the objective, kinks rounded over a width."""
+
+
+class LinearTask(Task):
+    """One linear model with a loss of one prediction."""
+
+    has_dual_steps = True
+
+    @property
+    def has_proximal_steps(self):
+        return self.n_features < MOST_PARAMETERS
+
+    def set_constants(self):
+        loss = self.loss.rounded(self.target.spread)
+        constant = best_constant(loss, self.target.values, self.data.mass)
+        self.states[0]["intercept"][0] = constant
+
+    def constant_loss(self):
+        losses = self.loss(self.target.values, self._constant())[0]
+        return np.average(losses, weights=self.data.mass)
+
+    def _constant(self):
+        """Return the predictions of the intercept alone."""
+        return np.full(self.n_samples, self.states[0]["intercept"][0])
+
+    def make_problem(self):
+        return linear_problem(self)
+
+    def make_dual_problem(self, plan):
+        """Return the compiled dual steps of a DualPlan."""
+        return dual_problem(self, self.loss.rounded(plan.width), plan.hold)
+
+    def first_dual_norms2(self, plan):
+        """Return the squared gradient norm of each row at the start of a DualPlan."""
+        loss = self.loss.rounded(plan.width)
+        derivatives = loss(self.target.values, self._constant())[1]
+        return derivatives**2 * (self.data.norms2 + self.fit_intercept)
+
+    def make_objective(self, width=0.0):
+        return LinearObjective(
+            self.data.X,
+            self.loss.rounded(width),
+            self.target.values,
+            self.data.mass,
+            self.data.norms2,
+            self.penalty.l2,
+            self.fit_intercept,
+            sharp=self.is_smooth,
+        )
+
+
+class SoftmaxTask(Task):
+    """Softmax regression: one linear model for each class, trained together."""
+
+    @property
+    def has_proximal_steps(self):
+        # They take the curvature row by row.
+        return True
+
+    def set_constants(self):
+        constants = np.log(np.maximum(self._shares(), 1e-12))
+        for state, constant in zip(self.states, constants, strict=True):
+            state["intercept"][0] = constant - constants.mean()
+
+    def constant_loss(self):
+        constants = self._intercepts()
+        return logsumexp(constants) - self._shares() @ constants
+
+    def _shares(self):
+        """Return P of each class."""
+        codes, mass = self.target.values, self.data.mass
+        share = np.bincount(codes, weights=mass, minlength=self.n_models)
+        return share / share.sum()
+
+    def _intercepts(self):
+        return np.array([state["intercept"][0] for state in self.states])
+
+    def make_problem(self):
+        return softmax_problem(self)
+
+    def make_objective(self, width=0.0):
+        return SoftmaxObjective(
+            self.data.X,
+            self.target.values,
+            self.n_models,
+            self.data.mass,
+            self.data.norms2,
+            self.penalty.l2,
+            self.fit_intercept,
+        )
+
+
+def make_task(target, **settings):
+    """Return the Task of a target; the settings are the attributes of a Task."""
+    kind = LinearTask if target.n_models == 1 else SoftmaxTask
+    return kind(target=target, **settings)

@@ -1,0 +1,97 @@
+"""The phases of training in their order."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sklearn_awsgd._linear.phases.dual import plan_dual_steps, take_dual_steps
+from sklearn_awsgd._linear.phases.kinks import descend_over_kinks
+from sklearn_awsgd._linear.phases.sampling import sample_first, sample_until_stopped
+from sklearn_awsgd._solver.runs import Outcome
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How tasks are trained."""
+
+    # Whether to go on to the optimum by exact passes; else AW-SGD alone, which
+    to_optimum: bool = True
+    # begins at the best constants, where they are known: targets may be far from zero,
+    # and the first rows of a stream may be of one class;
+    begin_at_constants: bool = True
+    # and stops after so many passes without progress
+    n_iter_no_change: int = 5
+    # of the objective, or of a task's score on held-out data.
+    score: Callable | None = None
+
+
+def train(task, draws, budget, log, rules):
+    """Train a task.
+
+    Parameters
+    ----------
+    task : Task
+        Changed in place.
+    draws : Draws
+        How rows are drawn.
+    budget, log : Budget and Log
+        What may be spent, and what is recorded.
+    rules : Rules
+        How.
+
+    Returns
+    -------
+    outcome : Outcome
+        How it ended.
+    """
+    if rules.to_optimum:
+        return train_to_optimum(task, draws, budget, log)
+    fresh = not (task.has("clock") or task.has("coef"))
+    if rules.begin_at_constants and task.fit_intercept and fresh:
+        if task.target.has_all_groups:
+            task.begin_at_constants()
+    return sample_until_stopped(
+        task, draws, budget, log, rules.n_iter_no_change, rules.score
+    )
+
+
+def train_to_optimum(task, draws, budget, log):
+    """Train a task by AW-SGD or dual steps, and then to the optimum by exact passes.
+
+    The parameters and the result are those of :func:`train`.
+    """
+    outcome, report, dual_point = Outcome(), None, None
+    if not task.has("coef"):
+        if task.fit_intercept:
+            if task.target.is_constant:
+                return solve_constant(task, log)
+            task.begin_at_constants()
+        plan = plan_dual_steps(task, budget.tol)
+        if plan is None:
+            outcome = sample_first(task, draws, budget, log)
+        else:
+            dual = take_dual_steps(task, plan, draws, budget, log)
+            outcome, report, dual_point = dual.outcome, dual.report, dual.dual_point
+    if report is None:
+        left = budget.after(outcome.n_iter)
+        if left.max_passes <= 0:
+            return outcome
+        report = descend_over_kinks(task, outcome.n_draws, left, log, dual_point)
+    task.set_parameters(report.end.v, report.n_passes * draws.n_rows)
+    outcome.n_iter += report.n_passes
+    outcome.converged = report.converged
+    outcome.duality_gap = report.gap
+    return outcome
+
+
+def solve_constant(task, log):
+    """Solve a task where all rows have one target: nothing to sample.
+
+    No loss is negative, so what is left of it bounds the suboptimality; a loss that is
+    zero at infinity only would never fall by a last fraction.
+    """
+    task.set_constants()
+    value = task.constant_loss()
+    log.add_exact(task.n_samples, value, value)
+    for state in task.states:
+        state["clock"] += task.n_samples
+    return Outcome(n_iter=1, converged=True, duality_gap=value)
