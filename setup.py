@@ -18,6 +18,7 @@ KERNELS = [
     "_softmax",
     "_batch",
     "_models",
+    "_stream",
     "_cells",
     "_entries",
     "_entry_samplers",

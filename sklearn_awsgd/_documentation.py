@@ -1,7 +1,9 @@
-"""Links from the HTML representation of estimators to their documentation."""
+"""What all estimators share: links to their documentation, and how they are saved."""
 
 from functools import cache
 from importlib.metadata import PackageNotFoundError, metadata
+
+from sklearn_awsgd._persistence import reduce_with_format
 
 
 @cache
@@ -22,7 +24,7 @@ def documentation_url():
 class DocumentationLinkMixin:
     """Link an estimator to its page of the documentation, where that has an address.
 
-    A subclass names the page in `_doc_page`.
+    A subclass names the page in `_doc_page`. Saved models tell their format.
     """
 
     _doc_link_module = "sklearn_awsgd"
@@ -31,3 +33,6 @@ class DocumentationLinkMixin:
     def _doc_link_template(self):
         url = documentation_url()
         return f"{url}/{self._doc_page}.html" if url else ""
+
+    def __reduce_ex__(self, protocol):
+        return reduce_with_format(self, super().__reduce_ex__(protocol))

@@ -1,6 +1,7 @@
 """What the linear estimators share: parameters, fit, and what is fitted."""
 
 import copy
+import operator
 import warnings
 from abc import ABCMeta, abstractmethod
 from functools import partial
@@ -14,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from sklearn_awsgd._documentation import DocumentationLinkMixin
 from sklearn_awsgd._kernels import _losses
@@ -23,6 +24,8 @@ from sklearn_awsgd._linear import data as _data
 from sklearn_awsgd._linear import steps as _steps
 from sklearn_awsgd._linear.limits import limit_warning
 from sklearn_awsgd._linear.phases.sampling import Draws
+from sklearn_awsgd._linear.streaming import StreamingMixin
+from sklearn_awsgd._linear.streams.seed import seed_of
 from sklearn_awsgd._linear.tasks import make_task
 from sklearn_awsgd._linear.train import Rules, train
 from sklearn_awsgd._solver.records import Budget, Log
@@ -36,12 +39,15 @@ from sklearn_awsgd._validation import (
     check_parameters,
     check_weights,
     unchanged_on_failure,
+    validate_data,
 )
 from sklearn_awsgd.samplers import LevelSampler, StrataSampler, UniformSampler
 from sklearn_awsgd.samplers.base import resolve_sampler
 
 
-class BaseAWSGD(DocumentationLinkMixin, BaseEstimator, metaclass=ABCMeta):
+class BaseAWSGD(
+    StreamingMixin, DocumentationLinkMixin, BaseEstimator, metaclass=ABCMeta
+):
     """Base class of the linear estimators.
 
     A subclass checks its targets and encodes them, one for each problem (one-vs-rest,
@@ -77,6 +83,8 @@ class BaseAWSGD(DocumentationLinkMixin, BaseEstimator, metaclass=ABCMeta):
         "max_time": Real(above=0, optional=True),
         "validation_fraction": Real(above=0, below=1),
         "average": Integer(low=0, or_boolean=True),
+        "memory_size": Integer(low=0),
+        "forgetting": Real(low=0, below=1, words=("auto",)),
     }
 
     # What a subclass knows of its targets.
@@ -167,31 +175,11 @@ class BaseAWSGD(DocumentationLinkMixin, BaseEstimator, metaclass=ABCMeta):
             self._learn_classes(data)
             targets = self._encode(data)
             self.sampler_ = sampler
+            self._stream = self._seeds = None
             self._start(data, targets)
             self._stream_weights = self._stream_weights.weigh(data, sample_weight)
             self._start_from(coef_init, intercept_init)
             self._train(data, targets)
-        return self
-
-    def _partial_fit(self, X, y, sample_weight, strata, classes=None):
-        """Make one pass over a chunk of a stream."""
-        with unchanged_on_failure(self):
-            self._check_params()
-            self._check_streaming()
-            first = not hasattr(self, "coef_")
-            data = _data.check_data(
-                self, X, y, strata, reset=first, **self._target_checks
-            )
-            self._check_chunk(data, classes, first)
-            data.sample_weight = check_weights(sample_weight, len(data.y))
-            targets = self._encode(data)
-            if first:
-                self.sampler_ = self._make_sampler(strata, streaming=True)
-                self._start(data, targets)
-            else:
-                self._go_on(data, targets)
-            self._stream_weights = self._stream_weights.weigh(data, sample_weight)
-            self._train(data, targets, streaming=True)
         return self
 
     @property
@@ -202,6 +190,11 @@ class BaseAWSGD(DocumentationLinkMixin, BaseEstimator, metaclass=ABCMeta):
         return self._losses[self.loss](self)
 
     def _check_params(self):
+        names = ("loss", "l1_ratio", *self._parameters)
+        values = [getattr(self, name) for name in names]
+        before = vars(self).get("_checked", ())
+        if len(before) == len(values) and all(map(operator.is_, values, before)):
+            return
         check_option("loss", self.loss, tuple(self._losses))
         check_parameters(self, self._parameters)
         if self.penalty == "elasticnet" and self.l1_ratio is None:
@@ -214,14 +207,7 @@ class BaseAWSGD(DocumentationLinkMixin, BaseEstimator, metaclass=ABCMeta):
                 "learning_rate='optimal' divides by alpha, got alpha=0; give a "
                 "positive alpha or choose another learning_rate."
             )
-
-    def _check_streaming(self):
-        """Refuse settings that need all data at once."""
-        if self.early_stopping:
-            raise ValueError(
-                "early_stopping should be False with partial_fit, which does not know "
-                "what is to come; score held-out rows between the calls instead."
-            )
+        self._checked = values
 
     def _make_sampler(self, strata, *, streaming=False):
         """Return a copy of the setting that the parameter `sampler` stands for."""
@@ -239,8 +225,8 @@ class BaseAWSGD(DocumentationLinkMixin, BaseEstimator, metaclass=ABCMeta):
         elif strata is not None:
             settings["auto"] = settings["strata"]
         elif streaming:
-            # A stream has no second look at a row.
-            settings["auto"] = settings.get("label", settings["uniform"])
+            # A row that is not used would be lost.
+            settings["auto"] = settings["uniform"]
         sampler = resolve_sampler(self.sampler, settings, "rows")
         if not self.shuffle and not isinstance(sampler, UniformSampler):
             raise ValueError(
@@ -397,6 +383,8 @@ class BaseAWSGD(DocumentationLinkMixin, BaseEstimator, metaclass=ABCMeta):
         self.t_ = 1.0 + max(state["clock"][0] for state in self._states)
         self._draw_counts = counts if self.count_draws else None
         self._assign_coefficients(data.X.dtype)
+        if not streaming and self._learns_exactly(data.strata):
+            self._seeds = [seed_of(task) for task in tasks]
 
     def _validation_score(self, validation, task):
         """Return the score of a task at its current coefficients."""
@@ -415,6 +403,9 @@ class BaseAWSGD(DocumentationLinkMixin, BaseEstimator, metaclass=ABCMeta):
                 "Floating-point overflow: the coefficients are not finite. Scale the "
                 "features with StandardScaler or MinMaxScaler, or lower eta0."
             )
+        self._set_coefficients(coef, intercept)
+
+    def _set_coefficients(self, coef, intercept):
         self.coef_, self.intercept_ = coef, intercept
 
     def __sklearn_tags__(self):

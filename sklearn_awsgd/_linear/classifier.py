@@ -233,6 +233,8 @@ default="auto"
         class_weight=None,
         warm_start=False,
         average=False,
+        memory_size=1000,
+        forgetting="auto",
     ):
         self.loss = loss
         self.penalty = penalty
@@ -260,6 +262,8 @@ default="auto"
         self.class_weight = class_weight
         self.warm_start = warm_start
         self.average = average
+        self.memory_size = memory_size
+        self.forgetting = forgetting
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -364,6 +368,8 @@ default="auto"
             )
 
     def _check_chunk(self, data, classes, first):
+        if not first and classes is None and self._are_known(data.y):
+            return
         was_multilabel = getattr(self, "_multilabel", None)
         data.y = y = self._check_targets(data.y)
         if not first and was_multilabel != self._multilabel:
@@ -376,6 +382,13 @@ default="auto"
         elif classes is None and first:
             raise ValueError("classes must be passed on the first call to partial_fit.")
         self._check_classes(classes, y, first)
+
+    def _are_known(self, y):
+        """Return whether y is a vector of known labels of the type of the classes."""
+        if self._multilabel or y.ndim != 1 or y.dtype != self.classes_.dtype:
+            return False
+        codes = np.searchsorted(self.classes_, y)
+        return (self.classes_[np.minimum(codes, len(self.classes_) - 1)] == y).all()
 
     def _check_classes(self, classes, y, first):
         """Check the classes of a stream, and keep them the first time."""
@@ -456,6 +469,8 @@ default="auto"
             In the order of `classes_`.
         """
         scores = self._linear_predictor(X)
+        if self._stream is not None and self.loss != "modified_huber":
+            scores = self._stream.calibration(scores)
         if self.loss == "modified_huber":
             positive = (np.clip(scores, -1, 1) + 1) / 2
         elif self._classes.is_softmax:

@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_consistent_length, check_random_state
-from sklearn.utils.validation import validate_data
 
-from sklearn_awsgd._validation import check_rows, mean_weight
+from sklearn_awsgd._validation import check_rows, mean_weight, validate_data
 
 
 @dataclass
@@ -84,12 +83,26 @@ class StreamWeights:
             data.total = after.both / after.sample
         return after
 
+    def plus(self, other):
+        """Return what the rows of two streams have weighed."""
+        n_rows = self.n_rows + other.n_rows
+        share = other.n_rows / n_rows
+        return StreamWeights(
+            n_rows,
+            self.sample + share * (other.sample - self.sample),
+            self.both + share * (other.both - self.both),
+        )
+
 
 def check_data(estimator, X, y, strata, *, reset, **options):
     """Return validated Data, of which the targets need more checks.
 
     The options are what ``validate_data`` is to know of the targets.
     """
+    if not reset and is_plain(estimator, X, y):
+        # A small chunk of a stream: what `validate_data` finds out is known already.
+        X, norms2 = check_rows(X)
+        return Data(X, y, norms2, strata)
     X, y = validate_data(
         estimator,
         X,
@@ -104,6 +117,22 @@ def check_data(estimator, X, y, strata, *, reset, **options):
     )
     X, norms2 = check_rows(X)
     return Data(X, y, norms2, strata)
+
+
+def is_plain(estimator, X, y):
+    """Return whether X and y are arrays like those before, which need no conversion."""
+    return (
+        type(X) is np.ndarray
+        and type(y) is np.ndarray
+        and X.ndim == 2
+        and y.ndim == 1
+        and 0 < len(X) == len(y)
+        and X.dtype in (np.float64, np.float32)
+        and X.flags.c_contiguous
+        and X.shape[1] == estimator.n_features_in_
+        and y.dtype.kind in "biufU"
+        and not hasattr(estimator, "feature_names_in_")
+    )
 
 
 def given_validation(X_val, y_val, sample_weight_val):

@@ -152,6 +152,8 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
         count_draws=False,
         warm_start=False,
         average=False,
+        memory_size=1000,
+        forgetting="auto",
     ):
         self.loss = loss
         self.penalty = penalty
@@ -177,6 +179,8 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
         self.count_draws = count_draws
         self.warm_start = warm_start
         self.average = average
+        self.memory_size = memory_size
+        self.forgetting = forgetting
 
     def _check_targets(self, y):
         return check_real_targets(y)
@@ -236,6 +240,5 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
         self.coef_ = self.coef_.reshape(-1)
         return self
 
-    def _assign_coefficients(self, dtype):
-        super()._assign_coefficients(dtype)
-        self.coef_ = self.coef_[0]
+    def _set_coefficients(self, coef, intercept):
+        super()._set_coefficients(coef[0], intercept)

@@ -5,6 +5,9 @@ from time import perf_counter
 
 import numpy as np
 
+# Records that are kept of a stream.
+MOST_RECORDS = 4000
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -47,8 +50,9 @@ class Record:
     ----------
     problem : int
         Number of the problem.
-    phase : {"sampling", "exact"}
-        Whether the objective is estimated from draws, without bias, or computed.
+    phase : {"sampling", "exact", "stream"}
+        Whether the objective is estimated from draws, without bias, computed, or the
+        loss of a chunk of a stream before it was learned.
     draws : int
         Draws so far; an exact pass counts as a draw of every row.
     seconds : float
@@ -105,7 +109,7 @@ class Log:
 
     def __init__(self, problem=0, scale=1.0, verbose=0):
         self.problem, self.scale, self.verbose = problem, scale, verbose
-        self.records, self.sampling = [], []
+        self.records, self.sampling, self.ends = [], [], None
         self._started = perf_counter()
 
     def seconds(self):
@@ -144,6 +148,39 @@ class Log:
                 f"{record.objective:.10g}{told}"
             )
 
+    def add_chunk(self, n_rows, losses, seconds, verbose=0):
+        """Record a chunk of a stream: the loss of each problem before it was learned.
+
+        Records are thinned out, so that their number does not grow with the stream.
+        """
+        ends = self._ends()
+        for problem, loss in enumerate(losses.tolist()):
+            draws, since = ends.get(problem, (0, 0.0))
+            draws, since = draws + n_rows, since + seconds
+            self.records.append(Record(problem, "stream", draws, since, loss))
+            ends[problem] = draws, since
+            if verbose:
+                print(f"problem {problem}, {draws} rows: loss {loss:.6g}")
+        self.thin()
+
+    def add_memory(self, problem, shares):
+        """Record what the memory of a stream holds."""
+        draws = self._ends()[problem][0]
+        self.sampling.append(SamplingRecord(problem, draws, shares))
+
+    def thin(self):
+        """Drop every other record of each problem when there are too many."""
+        if len(self.records) > MOST_RECORDS:
+            self.records = every_other(self.records)
+        if len(self.sampling) > MOST_RECORDS:
+            self.sampling = every_other(self.sampling)
+
+    def _ends(self):
+        """Return draws and seconds of the last record of each problem."""
+        if self.ends is None:
+            self.ends = {r.problem: (r.draws, r.seconds) for r in self.records}
+        return self.ends
+
     def add_sampling(self, draws, probabilities):
         """Record what a sampler has learned after some draws."""
         self.sampling.append(SamplingRecord(self.problem, draws, probabilities))
@@ -152,26 +189,30 @@ class Log:
         """Return a copy that can be extended by itself."""
         other = type(self)(self.problem, self.scale, self.verbose)
         other.records, other.sampling = self.records.copy(), self.sampling.copy()
+        other.ends = dict(self._ends())
         return other
 
     def extend(self, logs):
         """Append the logs of runs, each of one problem, that came after this."""
-        ends = {record.problem: record for record in self.records}
+        ends = self._ends()
         for log in logs:
+            after = {}
             for record in log.records:
-                end = ends.get(record.problem)
-                if end is not None:
+                if record.problem in ends:
+                    draws, seconds = ends[record.problem]
                     record = replace(
                         record,
-                        draws=record.draws + end.draws,
-                        seconds=record.seconds + end.seconds,
+                        draws=record.draws + draws,
+                        seconds=record.seconds + seconds,
                     )
                 self.records.append(record)
+                after[record.problem] = record.draws, record.seconds
             for record in log.sampling:
-                end = ends.get(record.problem)
-                if end is not None:
-                    record = replace(record, draws=record.draws + end.draws)
+                if record.problem in ends:
+                    draws = ends[record.problem][0]
+                    record = replace(record, draws=record.draws + draws)
                 self.sampling.append(record)
+            ends |= after
 
     def table(self):
         """Return objective and sampling statistics as a dict of arrays."""
@@ -191,3 +232,13 @@ class Log:
             "stratum": np.concatenate([*strata, np.empty(0, dtype=np.intp)]),
             "probability": np.concatenate([*parts, np.empty(0)]),
         }
+
+
+def every_other(records):
+    """Return every other record of each problem, the last ones included."""
+    kept, keep = [], {}
+    for record in reversed(records):
+        if keep.get(record.problem, True):
+            kept.append(record)
+        keep[record.problem] = not keep.get(record.problem, True)
+    return kept[::-1]

@@ -1,0 +1,381 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Streams: rows that are exact, and one-row steps against a past that is not.
+
+A row here ends with what the intercept is multiplied with: the last of its p columns is
+1, or 0 without an intercept. `a` are weights of rows.
+"""
+
+import numpy as np
+
+from libc.math cimport INFINITY, copysign, exp, fabs, fmax
+
+from sklearn_awsgd._kernels._losses cimport Loss
+# PREFETCH for WIDE.
+from sklearn_awsgd._kernels._rows cimport (  # no-cython-lint
+    PREFETCH, Row, Rows, axpy, dot, get_row
+)
+
+cdef extern from *:
+    """
+    WIDE static void add_scaled(
+        double a, const double* __restrict x, Py_ssize_t n, double* __restrict y
+    ) {
+        Py_ssize_t k;
+        for (k = 0; k < n; k++) y[k] += a * x[k];
+    }
+    """
+    void add_scaled(
+        double a, const double* x, Py_ssize_t n, double* y
+    ) noexcept nogil
+
+cdef enum:
+    MOST_TRIALS = 40
+
+cdef double CLOSE = 1e-10
+
+
+def evaluate_rows(
+    Loss loss, const double[::1] y, const double[::1] z, const double[::1] a,
+    double[:, ::1] result,
+):
+    """Set the three lines of `result` to a f(y, z) and its derivatives in z.
+
+    Returns
+    -------
+    total : float
+        The sum of a f(y, z).
+    """
+    cdef Py_ssize_t k, n = y.shape[0]
+    cdef double total = 0.0
+    if n == 0:
+        return 0.0
+    with nogil:
+        loss.evaluate_many(
+            &y[0], &z[0], n, &result[0, 0], &result[1, 0], &result[2, 0]
+        )
+        for k in range(n):
+            result[0, k] *= a[k]
+            result[1, k] *= a[k]
+            result[2, k] *= a[k]
+            total += result[0, k]
+    return total
+
+
+cdef double implicit_score(
+    Loss loss, double y, double a, double z, double q, double beta, double* derivative
+) noexcept nogil:
+    """Return u with u = z - q (a f'(y, u) + beta), and set a f'(y, u).
+
+    The right-hand side falls with u, so that there is one solution, between z and what
+    it is at z. Newton steps that leave this interval, or come after one that did not
+    halve the gap, are replaced by its middle.
+    """
+    cdef double low, high, u = z, gap, slope, new, before = INFINITY
+    cdef int _trial
+    loss.evaluate(y, u, derivative)
+    gap = q * (a * derivative[0] + beta)
+    low, high = min(z, z - gap), max(z, z - gap)
+    for _trial in range(MOST_TRIALS):
+        slope = 1.0 + q * a * loss.curvature(y, u, derivative[0])
+        if gap > 0.0:
+            high = min(high, u)
+        else:
+            low = max(low, u)
+        new = u - gap / slope
+        if not low < new < high or fabs(gap) > 0.5 * before:
+            new = 0.5 * (low + high)
+        before = fabs(gap)
+        gap, u = new - u, new
+        loss.evaluate(y, u, derivative)
+        if fabs(gap) <= CLOSE * (1.0 + fabs(u)):
+            break
+        gap = u - z + q * (a * derivative[0] + beta)
+    derivative[0] *= a
+    return u
+
+
+def rank_one_steps(
+    Rows rows, Loss loss, const double[::1] y, const double[::1] a, double[::1] v,
+    double[:, ::1] inverse,
+):
+    """Learn rows one after the other, each against a quadratic of all before it.
+
+    The quadratic has its minimum at v and the inverse curvature S = `inverse`. A row
+    moves v to the minimum of its loss plus the quadratic, which is in the direction
+    S x, and then adds its own curvature there.
+
+    Parameters
+    ----------
+    rows, loss, y, a : Rows, Loss and ndarrays of shape (n_rows,)
+        The rows, their targets and weights.
+    v, inverse : ndarrays of shape (p,) and (p, p)
+        Minimum and inverse curvature; changed.
+    """
+    cdef Py_ssize_t i, j, k, m, p = v.shape[0]
+    cdef double z, q, u, derivative = 0.0, h, value
+    cdef double[::1] direction = np.empty(p)
+    cdef double* line
+    cdef double* s = &direction[0]
+    cdef Row row
+    with nogil:
+        for i in range(rows.n_rows):
+            get_row(rows, i, &row)
+            z = dot(&row, &v[0])
+            # S is symmetric: its lines are its columns.
+            for k in range(p):
+                s[k] = 0.0
+            for m in range(row.size):
+                j = m if row.indices == NULL else row.indices[m]
+                add_scaled(row.values[m], &inverse[j, 0], p, s)
+            q = dot(&row, s)
+            u = implicit_score(loss, y[i], a[i], z, q, 0.0, &derivative)
+            h = loss.curvature(y[i], u, derivative / a[i]) * a[i]
+            add_scaled(-derivative, s, p, &v[0])
+            if h > 0.0:
+                value = h / (1.0 + h * q)
+                for j in range(p):
+                    line = &inverse[j, 0]
+                    add_scaled(-value * s[j], s, p, line)
+
+
+def add_gram(Rows rows, const double[::1] weights, double[:, ::1] curvature):
+    """Add ``sum_i weights_i x_i x_i^T``; meant for sparse rows."""
+    cdef Py_ssize_t i, m
+    cdef Row row
+    with nogil:
+        for i in range(rows.n_rows):
+            if weights[i] == 0.0:
+                continue
+            get_row(rows, i, &row)
+            for m in range(row.size):
+                axpy(
+                    weights[i] * row.values[m], &row, &curvature[row.indices[m], 0]
+                )
+
+
+def scores(Rows rows, const double[::1] v, double[::1] z):
+    """Set z to <x_i, v> of every row."""
+    cdef Py_ssize_t i
+    cdef Row row
+    with nogil:
+        for i in range(rows.n_rows):
+            get_row(rows, i, &row)
+            z[i] = dot(&row, &v[0])
+
+
+def combine(Rows rows, const double[::1] c, double[::1] total):
+    """Add ``sum_i c_i x_i`` to `total`."""
+    cdef Py_ssize_t i
+    cdef Row row
+    with nogil:
+        for i in range(rows.n_rows):
+            get_row(rows, i, &row)
+            axpy(c[i], &row, &total[0])
+
+
+cdef inline double shrink(double value, double threshold) noexcept nogil:
+    """Return the value, moved towards zero by the threshold."""
+    cdef double size = fabs(value) - threshold
+    return copysign(size, value) if size > 0.0 else 0.0
+
+
+def dual_steps(
+    Rows rows, Loss loss, const Py_ssize_t[::1] order, const double[::1] y,
+    const double[::1] a, double[::1] beta, double[::1] theta, double[::1] w,
+    const double[::1] inverse, double threshold,
+):
+    """Solve for the dual number of one row after the other, the others fixed.
+
+    With L = 1 / `inverse`, the curvature of each coordinate, and the dual numbers
+    beta_i, which are -a_i f'(y_i, z_i) where row i is solved, w is kept at
+    ``shrink(theta, threshold) / L`` while theta gains what beta_i gains, times x_i.
+    The last coordinate, the intercept, has no threshold.
+
+    Parameters
+    ----------
+    rows, loss, y, a : Rows, Loss and ndarrays of shape (n_rows,)
+        The rows, their targets and weights.
+    order : ndarray of int
+        Rows to visit.
+    beta : ndarray of shape (n_rows,)
+        Changed.
+    theta, w : ndarrays of shape (p,)
+        Changed.
+    inverse : ndarray of shape (p,)
+        1 / L.
+    threshold : float
+        Strength of the l1 penalty, times the number of rows.
+    """
+    cdef Py_ssize_t k, i, j, m, last = w.shape[0] - 1
+    cdef double z, q, u, x, delta, derivative = 0.0
+    cdef Row row
+    with nogil:
+        for k in range(order.shape[0]):
+            i = order[k]
+            if a[i] <= 0.0:
+                continue
+            get_row(rows, i, &row)
+            z = 0.0
+            q = 0.0
+            for m in range(row.size):
+                j = m if row.indices == NULL else row.indices[m]
+                x = row.values[m]
+                z += w[j] * x
+                q += x * x * inverse[j]
+            if q <= 0.0:
+                continue
+            u = implicit_score(loss, y[i], a[i], z, q, beta[i], &derivative)
+            # What the score has moved by, and not -derivative - beta, so that theta
+            # and beta agree however far the score was solved for.
+            delta = (u - z) / q
+            beta[i] += delta
+            for m in range(row.size):
+                j = m if row.indices == NULL else row.indices[m]
+                theta[j] += delta * row.values[m]
+                if threshold > 0.0 and j < last:
+                    w[j] = shrink(theta[j], threshold) * inverse[j]
+                else:
+                    w[j] = theta[j] * inverse[j]
+
+
+def leave(
+    Rows rows, const Py_ssize_t[::1] leaving, const double[::1] h, const double[::1] w,
+    double[::1] diagonal, double[::1] theta,
+):
+    """Add the curvature of rows that leave to a diagonal, such that w stays.
+
+    ``diagonal`` gains h x^2 and theta the same times w; the last coordinate, the
+    intercept, is left out. `h` is that of the leaving rows.
+    """
+    cdef Py_ssize_t k, j, m, last = w.shape[0] - 1
+    cdef double gain
+    cdef Row row
+    with nogil:
+        for k in range(leaving.shape[0]):
+            get_row(rows, leaving[k], &row)
+            for m in range(row.size):
+                j = m if row.indices == NULL else row.indices[m]
+                if j < last:
+                    gain = h[k] * row.values[m] * row.values[m]
+                    diagonal[j] += gain
+                    theta[j] += gain * w[j]
+
+
+cdef void softmax_into(
+    const double* scores, Py_ssize_t n_classes, double* p
+) noexcept nogil:
+    cdef Py_ssize_t c
+    cdef double largest = scores[0], total = 0.0
+    for c in range(1, n_classes):
+        largest = fmax(largest, scores[c])
+    for c in range(n_classes):
+        p[c] = exp(scores[c] - largest)
+        total += p[c]
+    for c in range(n_classes):
+        p[c] /= total
+
+
+cdef void implicit_softmax(
+    const double* z, const double* q, const double* beta, Py_ssize_t target, double a,
+    Py_ssize_t n_classes, double* u, double* p, double* step,
+) noexcept nogil:
+    """Set u to the solution of u = z + q (a (t - softmax(u)) - beta).
+
+    Newton steps: the Jacobian ``diag(1 + q a p) - (q a p) p^T`` is inverted by the
+    formula of Sherman and Morrison.
+    """
+    cdef Py_ssize_t c
+    cdef int _trial
+    cdef double e, above, below, ratio, largest
+    for c in range(n_classes):
+        u[c] = z[c]
+    for _trial in range(MOST_TRIALS):
+        softmax_into(u, n_classes, p)
+        above, below = 0.0, 0.0
+        for c in range(n_classes):
+            e = 1.0 + q[c] * a * p[c]
+            step[c] = u[c] - z[c] - q[c] * (a * ((c == target) - p[c]) - beta[c])
+            above += p[c] * step[c] / e
+            below += p[c] * q[c] * a * p[c] / e
+        ratio = above / fmax(1.0 - below, 1e-12)
+        largest = 0.0
+        for c in range(n_classes):
+            e = 1.0 + q[c] * a * p[c]
+            step[c] = (step[c] + q[c] * a * p[c] * ratio) / e
+            largest = fmax(largest, fabs(step[c]))
+        # Far away the exponentials are no quadratics: no step beyond three.
+        ratio = 1.0 if largest <= 3.0 else 3.0 / largest
+        for c in range(n_classes):
+            u[c] -= ratio * step[c]
+        if largest < 1e-4:
+            break
+
+
+def softmax_steps(
+    Rows rows, const Py_ssize_t[::1] order, const int[::1] y, const double[::1] a,
+    double[:, ::1] beta, double[:, ::1] theta, double[:, ::1] w,
+    const double[:, ::1] inverse, double threshold,
+):
+    """As `dual_steps` for softmax regression, all classes of a row at once.
+
+    `beta`, `theta`, `w` and `inverse` have one column for each class.
+    """
+    cdef Py_ssize_t k, i, j, m, c, n_classes = w.shape[1], last = w.shape[0] - 1
+    cdef double x
+    work = np.empty((5, n_classes))
+    cdef double[:, ::1] view = work
+    cdef double* z = &view[0, 0]
+    cdef double* q = &view[1, 0]
+    cdef double* u = &view[2, 0]
+    cdef double* p = &view[3, 0]
+    cdef double* step = &view[4, 0]
+    cdef Row row
+    with nogil:
+        for k in range(order.shape[0]):
+            i = order[k]
+            if a[i] <= 0.0:
+                continue
+            get_row(rows, i, &row)
+            for c in range(n_classes):
+                z[c] = 0.0
+                # A row of zeros without an intercept has nothing to say.
+                q[c] = 1e-300
+            for m in range(row.size):
+                j = m if row.indices == NULL else row.indices[m]
+                x = row.values[m]
+                for c in range(n_classes):
+                    z[c] += w[j, c] * x
+                    q[c] += x * x * inverse[j, c]
+            implicit_softmax(z, q, &beta[i, 0], y[i], a[i], n_classes, u, p, step)
+            for c in range(n_classes):
+                step[c] = (u[c] - z[c]) / q[c]
+                beta[i, c] += step[c]
+            for m in range(row.size):
+                j = m if row.indices == NULL else row.indices[m]
+                x = row.values[m]
+                for c in range(n_classes):
+                    theta[j, c] += step[c] * x
+                    if threshold > 0.0 and j < last:
+                        w[j, c] = shrink(theta[j, c], threshold) * inverse[j, c]
+                    else:
+                        w[j, c] = theta[j, c] * inverse[j, c]
+
+
+def leave_softmax(
+    Rows rows, const Py_ssize_t[::1] leaving, const double[::1] h,
+    const double[:, ::1] w, double[::1] diagonal, double[:, ::1] theta,
+):
+    """As `leave` for softmax regression, with one curvature for all classes."""
+    cdef Py_ssize_t k, j, m, c, last = w.shape[0] - 1
+    cdef double gain
+    cdef Row row
+    with nogil:
+        for k in range(leaving.shape[0]):
+            get_row(rows, leaving[k], &row)
+            for m in range(row.size):
+                j = m if row.indices == NULL else row.indices[m]
+                if j < last:
+                    gain = h[k] * row.values[m] * row.values[m]
+                    diagonal[j] += gain
+                    for c in range(w.shape[1]):
+                        theta[j, c] += gain * w[j, c]

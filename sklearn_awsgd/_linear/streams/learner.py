@@ -1,0 +1,260 @@
+"""All problems of a stream: what an estimator keeps between calls of partial_fit."""
+
+import copy
+
+import numpy as np
+from scipy import sparse
+from scipy.special import logsumexp
+
+from sklearn_awsgd._kernels import _stream
+from sklearn_awsgd._linear.streams.bank import Bank
+from sklearn_awsgd._linear.streams.calibration import Calibration, Temperature
+from sklearn_awsgd._linear.streams.diagonal import SoftmaxStream, WideStream
+from sklearn_awsgd._linear.streams.narrow import NarrowStream
+
+# Up to this many features the past is a full quadratic. Its work grows with the square
+# of what is not zero in a row, and for each chunk with the cube of the features.
+NARROW_DENSE, NARROW_SPARSE = 200, 400
+# Rows that learners remember under forgetting="auto", and the same for each feature.
+WINDOWS = np.inf, 2500.0
+WINDOW_PER_FEATURE = 10.0
+
+
+def is_narrow(X):
+    """Return whether rows like those of X are worth a full quadratic."""
+    return X.shape[1] <= (NARROW_SPARSE if sparse.issparse(X) else NARROW_DENSE)
+
+
+def choose_windows(forgetting, n_features):
+    """Return the windows that a value of the parameter `forgetting` stands for."""
+    if isinstance(forgetting, str):
+        return WINDOWS[0], max(WINDOWS[1], WINDOW_PER_FEATURE * n_features)
+    return (1 / forgetting if forgetting > 0 else np.inf,)
+
+
+class WideBank:
+    """Wide streams with several windows, weighted by their evidence."""
+
+    def __init__(self, first, windows):
+        self.learners, self.bank = [first], Bank(windows)
+
+    @property
+    def v(self):
+        """The coefficients, the intercept last."""
+        if len(self.learners) == 1:
+            return self.learners[0].w
+        weights = self.bank.weights(len(self.learners))
+        total = weights[0] * self.learners[0].w
+        for weight, learner in zip(weights[1:], self.learners[1:], strict=True):
+            total += weight * learner.w
+        return total
+
+    def learn(self, problem, X, sizes, y, a, count):
+        """Learn a chunk; see :meth:`NarrowStream.learn`."""
+        losses = []
+        if len(self.learners) > 1:
+            losses = [learner.loss(problem, X, y, a) for learner in self.learners]
+        for learner in self.learners:
+            learner.learn(problem, X, sizes, y, a, count)
+        if losses:
+            winner = self.bank.observe(losses, a.sum(), learner.is_likelihood(problem))
+            for k in range(winner):
+                window = self.learners[k].window
+                self.learners[k] = copy.deepcopy(self.learners[winner])
+                self.learners[k].window = window
+        n = len(self.learners)
+        if self.bank.is_due(n, self.learners[0].n):
+            learner = copy.deepcopy(self.learners[0])
+            learner.window = self.bank.windows[n]
+            self.learners.append(learner)
+
+    def merge(self, problem, other):
+        """Take in what another stream has learned."""
+        del self.learners[1:]
+        self.learners[0].merge(problem, other.learners[0])
+
+    @property
+    def memory(self):
+        """Targets, weights and curvatures of the rows in the memory."""
+        return self.learners[0].memory
+
+    @property
+    def n_settled(self):
+        """How often the memory has changed."""
+        return self.learners[0].n_settled
+
+    def seed(self, problem, curvature, v, n):
+        """Begin where a fit has ended."""
+        self.learners[0].seed(problem, curvature, v, n)
+
+    def rescale(self, factor):
+        """Multiply all weights with a factor."""
+        for learner in self.learners:
+            learner.rescale(factor)
+
+
+class StreamLearner:
+    """What is known of a stream: a model for each problem, and its calibration.
+
+    Parameters
+    ----------
+    X : ndarray or CSR of shape (n_rows, n_features)
+        Rows like those to come.
+    n_problems : int
+        Number of problems.
+    n_classes : int, default=0
+        Classes of softmax regression, which is one problem; 0 for other losses.
+    fit_intercept : bool, default=True
+        Whether intercepts are free.
+    forgetting : "auto" or float, default="auto"
+        What share of the past each row replaces.
+    seed : int, default=0
+        Seed of the visits of wide streams.
+    """
+
+    def __init__(
+        self,
+        X,
+        n_problems,
+        *,
+        n_classes=0,
+        fit_intercept=True,
+        forgetting="auto",
+        seed=0,
+    ):
+        n_features = X.shape[1]
+        windows = choose_windows(forgetting, n_features)
+        self.is_softmax = n_classes > 0
+        self.is_narrow = is_narrow(X) and not self.is_softmax
+        self.streams = []
+        for k in range(n_problems):
+            if self.is_narrow:
+                stream = NarrowStream(X, fit_intercept, windows)
+            elif self.is_softmax:
+                first = SoftmaxStream(X, n_classes, fit_intercept, windows[0], seed)
+                stream = WideBank(first, windows)
+            else:
+                first = WideStream(X, fit_intercept, windows[0], seed + k)
+                stream = WideBank(first, windows)
+            self.streams.append(stream)
+        self.calibration = Temperature() if n_classes else Calibration(n_problems)
+        self.n_rows = 0
+        # Sample weight that counts as one row.
+        self.unit = 1.0
+        # Number, mean and sum of squares about it of real targets.
+        self.targets = 0, 0.0, 0.0
+
+    def seed(self, problem, seeds):
+        """Begin where a fit has ended.
+
+        Parameters
+        ----------
+        problem : StreamProblem
+            Loss and penalties.
+        seeds : list of tuple of (curvature, v, n)
+            Of each problem: the curvature of all losses, or its diagonal for wide data;
+            the coefficients, the intercept last; and the rows.
+        """
+        for stream, (curvature, v, n) in zip(self.streams, seeds, strict=True):
+            stream.seed(problem, curvature, v, n)
+
+    def rescale(self, factor):
+        """Multiply all weights with a factor."""
+        if factor != 1.0:
+            for stream in self.streams:
+                stream.rescale(factor)
+
+    def spread(self, y):
+        """Return how far apart real targets are, those given and all before."""
+        count, mean, square = self.targets
+        n = count + len(y)
+        mean_after = mean + (y.sum() - len(y) * mean) / n
+        square = square + (y - mean) @ (y - mean_after)
+        self.targets = n, mean_after, square
+        return np.sqrt(square / n) or 1.0
+
+    def coefficients(self):
+        """Return coefficients and intercepts, ndarray of shape (n_models, p)."""
+        if self.is_softmax:
+            return self.streams[0].v.T
+        return np.array([stream.v for stream in self.streams])
+
+    def learn(self, problem, X, sizes, targets, a, count):
+        """Learn a chunk.
+
+        Parameters
+        ----------
+        problem : StreamProblem
+            Loss and penalties.
+        X : ndarray or CSR of shape (n_rows, n_features)
+            The rows.
+        sizes : ndarray of shape (n_rows,)
+            Their squared norms.
+        targets : list of ndarray of shape (n_rows,)
+            Targets of each problem.
+        a : ndarray of shape (n_rows,)
+            Weights.
+        count : float
+            Sum of the sample weights.
+
+        Returns
+        -------
+        losses : ndarray of shape (n_problems,)
+            Mean loss of the rows before they were learned.
+        """
+        v = self.coefficients()
+        scores = X @ v[:, :-1].T + v[:, -1]
+        if self.n_rows and (problem.is_log_loss or self.is_softmax):
+            target = targets[0] if self.is_softmax else np.stack(targets, axis=1)
+            self.calibration.observe(scores, target, a)
+        for stream, target in zip(self.streams, targets, strict=True):
+            stream.learn(problem, X, sizes, target, a, count)
+        self.n_rows += len(a)
+        return self._losses(problem, scores, targets, a)
+
+    def _losses(self, problem, scores, targets, a):
+        if self.is_softmax:
+            own = scores[np.arange(len(a)), targets[0]]
+            return np.array([a @ (logsumexp(scores, axis=1) - own)]) / a.sum()
+        values = np.empty((3, len(a)))
+        losses = []
+        for target, z in zip(targets, scores.T, strict=True):
+            total = _stream.evaluate_rows(
+                problem.loss, target, np.ascontiguousarray(z), a, values
+            )
+            losses.append(total / a.sum())
+        return np.array(losses)
+
+    def memory(self, k):
+        """Return targets and relative curvatures of the rows in a memory."""
+        y, a, h = self.streams[k].memory
+        return y, h / np.maximum(a, 1e-300)
+
+    @property
+    def n_settled(self):
+        """How often memories have changed."""
+        return self.streams[0].n_settled
+
+    def merged_spread(self, other):
+        """Return how far apart the real targets of two learners are."""
+        (n, mean, square), (count, other_mean, other_square) = (
+            self.targets,
+            other.targets,
+        )
+        total = n + count
+        if total == 0:
+            return 1.0
+        gap = (mean - other_mean) ** 2 * n * count / total
+        self.targets = (
+            total,
+            (n * mean + count * other_mean) / total,
+            square + other_square + gap,
+        )
+        return np.sqrt(self.targets[2] / total) or 1.0
+
+    def merge(self, problem, other):
+        """Take in what another learner of the same kind has learned."""
+        other.rescale(other.unit / self.unit)
+        for mine, theirs in zip(self.streams, other.streams, strict=True):
+            mine.merge(problem, theirs)
+        self.n_rows += other.n_rows

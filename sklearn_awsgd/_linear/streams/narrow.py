@@ -1,0 +1,361 @@
+"""The learner of narrow streams: chunks, single rows, a memory and drift."""
+
+import numpy as np
+from scipy.special import logit
+
+from sklearn_awsgd._kernels import _stream
+from sklearn_awsgd._linear.streams.bank import Bank
+from sklearn_awsgd._linear.streams.quadratic import ENOUGH, AtHand, Past, expand, settle
+from sklearn_awsgd._linear.streams.rows import make_rows
+
+# Chunks of at most this many rows, or with this much work, are learned by rank-one
+# steps, and again with the memory when this many rows have come, or a share of all
+# before.
+SMALL_CHUNK, SMALL_WORK = 32, 2.5e5
+# The squared error needs no memory: up to so many coefficients every chunk is exact.
+CHEAP_TO_SOLVE = 64
+MOST_PENDING, FEWEST_PENDING, PENDING_SHARE = 500, 16, 0.25
+# Rows that stand for a class which has not come yet.
+EXPECTED = 0.5
+# A row that leaves has its curvature taken anew when it is off by this share.
+OFF = 0.3
+
+
+class NarrowStream:
+    """A linear model of a stream with few features.
+
+    Parameters
+    ----------
+    X : ndarray or CSR of shape (n_rows, n_features)
+        Rows like those to come.
+    fit_intercept : bool, default=True
+        Whether the intercept is free.
+    windows : tuple of float, default=(inf,)
+        Number of rows after which a row counts 1/e of what it did, for each of several
+        learners at once; the first has the memory.
+
+    Attributes
+    ----------
+    v : ndarray of shape (n_features + 1,)
+        The coefficients, the intercept last.
+    """
+
+    def __init__(self, X, fit_intercept=True, windows=(np.inf,)):
+        p = X.shape[1] + 1
+        self.fit_intercept = bool(fit_intercept)
+        self.buffer = make_rows(X, fit_intercept)
+        self.y, self.a, self.sizes = np.empty(0), np.empty(0), np.empty(0)
+        # The first rows of the buffer are the memory, the others are pending.
+        self.n_memory = 0
+        self.pasts = [Past(p)]
+        self.bank = Bank(windows)
+        # Rows that stand for all of one class that have left.
+        self._clear_summaries()
+        # Whether rows of either class have come.
+        self.seen = np.zeros(2, dtype=bool)
+        # Expansions of the rows in the memory.
+        self.expansion = np.empty((2, 0))
+        self.count_since, self.n_settled = 0.0, 0
+
+    @property
+    def v(self):
+        """The coefficients: those of the learners, weighted by their evidence."""
+        if len(self.pasts) == 1:
+            return self.pasts[0].v
+        weights = self.bank.weights(len(self.pasts))
+        return weights @ np.array([past.v for past in self.pasts])
+
+    @property
+    def n_pending(self):
+        """Rows that wait for being learned exactly, with the memory."""
+        return self.buffer.n_rows - self.n_memory
+
+    def learn(self, problem, X, sizes, y, a, count):
+        """Learn a chunk.
+
+        Parameters
+        ----------
+        problem : StreamProblem
+            Loss and penalties.
+        X : ndarray or CSR of shape (n_rows, n_features)
+            The rows.
+        sizes : ndarray of shape (n_rows,)
+            Their squared norms.
+        y, a : ndarray of shape (n_rows,)
+            Targets and weights.
+        count : float
+            What the rows count for the penalties: the sum of their sample weights.
+        """
+        start, started = self.buffer.n_rows, self.pasts[0].n > 0
+        n_new, p = len(y), self.buffer.n_columns
+        self.buffer.append(X)
+        self.y, self.a = np.append(self.y, y), np.append(self.a, a)
+        self.sizes = np.append(self.sizes, sizes + self.fit_intercept)
+        self.count_since += count
+        for past in self.pasts:
+            past.n += count
+        quota = min(max(FEWEST_PENDING, PENDING_SHARE * self.pasts[0].n), MOST_PENDING)
+        small = n_new <= SMALL_CHUNK or n_new * p * p <= SMALL_WORK
+        if problem.is_quadratic and p <= CHEAP_TO_SOLVE:
+            small = False
+        if started and small and self.n_pending < quota:
+            self._step(problem, start, y, a)
+            return
+        losses, weight = self._settle(problem), self.count_since
+        self.count_since = 0.0
+        if len(self.pasts) > 1:
+            winner = self.bank.observe(losses, weight, problem.is_log_loss)
+            if winner:
+                self._restart(winner)
+        if self.bank.is_due(len(self.pasts), self.pasts[0].n):
+            self.pasts.append(self.pasts[0].copy())
+
+    def merge(self, problem, other, enough=ENOUGH):
+        """Take in what another stream has learned: quadratics and memories add."""
+        for stream in (self, other):
+            if stream.n_pending:
+                stream._settle(problem)
+                stream.count_since = 0.0
+        del self.pasts[len(other.pasts) :]
+        for mine, theirs in zip(self.pasts, other.pasts, strict=False):
+            mine.add(theirs)
+        self.bank.behind = 0.5 * (self.bank.behind + other.bank.behind)
+        self.buffer.extend(other.buffer)
+        self.y, self.a = np.append(self.y, other.y), np.append(self.a, other.a)
+        self.sizes = np.append(self.sizes, other.sizes)
+        self.expansion = np.hstack([self.expansion, other.expansion])
+        self.n_memory = self.buffer.n_rows
+        self.seen = self.seen | other.seen
+        self._set_summaries(
+            np.vstack([self.summaries, other.summaries]),
+            np.append(self.summary_y, other.summary_y),
+            np.append(self.summary_a, other.summary_a),
+            np.append(self.offset, other.offset),
+            np.append(self.real, other.real),
+            np.hstack([self.summary_expansion, other.summary_expansion]),
+        )
+        self._settle(problem, enough)
+
+    @property
+    def memory(self):
+        """Targets, weights and curvatures of the rows in the memory."""
+        m = self.n_memory
+        return self.y[:m], self.a[:m], self.expansion[0]
+
+    def rescale(self, factor):
+        """Multiply all weights with a factor; the coefficients stay."""
+        for past in self.pasts:
+            past.rescale(factor)
+        self._rescale_rows(factor)
+
+    def _rescale_rows(self, factor):
+        self.a, self.summary_a = factor * self.a, factor * self.summary_a
+        self.expansion *= factor
+        self.summary_expansion *= factor
+
+    def seed(self, problem, curvature, v, n):
+        """Begin where a fit has ended, at the minimum of a quadratic."""
+        past = self.pasts[0]
+        past.curvature, past.v, past.n = curvature.copy(), v.copy(), n
+        penalty = past.penalties(problem, self.fit_intercept) * v
+        penalty[:-1] += problem.alpha_l1 * n * np.sign(v[:-1])
+        past.slope = curvature @ v + penalty
+        self.seen[:] = True
+
+    def _step(self, problem, start, y, a):
+        """Learn the last rows of the buffer one by one, by the first learner."""
+        past = self.pasts[0]
+        if past.inverse is None:
+            past.invert(problem, self.buffer.squares())
+            # Without the copy the losses before would be those of a model that has
+            # seen the rows.
+            past.settled, past.v = past.v, past.v.copy()
+        zeros = None
+        if problem.alpha_l1 > 0:
+            # What the l1 penalty has put at zero stays there until the next exact
+            # steps.
+            zeros = np.flatnonzero(past.v[:-1] == 0)
+        rows = self.buffer.rows(start)
+        _stream.rank_one_steps(rows, problem.loss, y, a, past.v, past.inverse)
+        if zeros is not None:
+            past.v[zeros] = 0.0
+
+    def _expect(self, problem):
+        """Let half a row stand for a class that has not come yet.
+
+        Without it the intercept would go wherever the other class pushes it.
+        """
+        if not problem.is_log_loss or not self.fit_intercept:
+            return
+        if self.seen.all() and self.real.all():
+            return
+        self.seen |= (self.y == -1.0).any(), (self.y == 1.0).any()
+        past = self.pasts[0]
+        for k, label in enumerate((-1.0, 1.0)):
+            standing = np.flatnonzero((self.summary_y == label) & ~self.real)
+            if self.seen[k] and len(standing):
+                h, r = self.summary_expansion[:, standing].sum(axis=1)
+                past.curvature[-1, -1] -= h
+                past.slope[-1] -= r
+                rest = np.ones(len(self.summary_y), dtype=bool)
+                rest[standing] = False
+                self._set_summaries(
+                    self.summaries[rest],
+                    self.summary_y[rest],
+                    self.summary_a[rest],
+                    self.offset[rest],
+                    self.real[rest],
+                    self.summary_expansion[:, rest],
+                )
+            elif not self.seen[k] and not len(standing):
+                x = np.zeros((1, len(past.v)))
+                x[0, -1] = 1.0
+                self._set_summaries(
+                    np.vstack([self.summaries, x]),
+                    np.append(self.summary_y, label),
+                    np.append(self.summary_a, EXPECTED),
+                    np.append(self.offset, 0.0),
+                    np.append(self.real, False),
+                    np.hstack([self.summary_expansion, np.zeros((2, 1))]),
+                )
+
+    def _set_summaries(self, x, y, a, offset, real, expansion):
+        """Set the rows that stand for others."""
+        self.summaries, self.summary_y, self.summary_a = x, y, a
+        self.offset, self.real, self.summary_expansion = offset, real, expansion
+
+    def _clear_summaries(self):
+        empty = np.empty(0)
+        self._set_summaries(
+            np.zeros((0, self.buffer.n_columns)),
+            empty,
+            empty,
+            empty,
+            empty.astype(bool),
+            np.empty((2, 0)),
+        )
+
+    def _settle(self, problem, enough=ENOUGH):
+        """Learn all rows at hand exactly, and let rows leave."""
+        self._expect(problem)
+        n, losses, shared = self.buffer.n_rows, [], None
+        for k, past in enumerate(self.pasts):
+            start = 0 if k == 0 else self.n_memory
+            past.inverse = None
+            n_rows, n_old = n - start, self.n_memory - start
+            n_summaries = len(self.summaries) if k == 0 else 0
+            past.h, past.r = expansion = np.zeros((2, n_rows + n_summaries))
+            if k == 0:
+                expansion[:, :n_old] = self.expansion
+                expansion[:, n_rows:] = self.summary_expansion
+            y, a, sizes = self.y[start:], self.a[start:], self.sizes[start:]
+            summaries = offset = None
+            if n_summaries:
+                summaries, offset = self.summaries, self.offset
+                y, a = np.append(y, self.summary_y), np.append(a, self.summary_a)
+                squares = np.einsum("ij,ij->i", summaries, summaries)
+                sizes = np.append(sizes, squares)
+            at_hand = AtHand(self.buffer, start, y, a, summaries, offset)
+            values, before, shared = settle(
+                past, at_hand, problem, sizes, n_old, shared, enough
+            )
+            if k == 0 and past.settled is not None and len(self.pasts) > 1:
+                before = self._loss_of(problem, past.settled)
+            past.settled = None
+            losses.append(before)
+            if k == 0:
+                first = at_hand, values, sizes
+        self._let_leave(problem, *first)
+        for k, past in enumerate(self.pasts):
+            if np.isfinite(self.bank.windows[k]):
+                factor = np.exp(-self.count_since / self.bank.windows[k])
+                past.rescale(factor)
+                if k == 0:
+                    self._rescale_rows(factor)
+        self.n_settled += 1
+        return losses
+
+    def _loss_of(self, problem, v):
+        """Return the loss of all pending rows."""
+        m = self.n_memory
+        values = np.empty((3, self.n_pending))
+        t = self.buffer.scores(v, m)
+        return problem.evaluate(self.y[m:], t, self.a[m:], values)
+
+    def _let_leave(self, problem, at_hand, values, sizes):
+        """Let the rows with the least curvature leave the memory."""
+        past, n = self.pasts[0], self.buffer.n_rows
+        memory_size = 0 if problem.is_quadratic else problem.memory_size
+        order = np.arange(n)
+        if n > memory_size:
+            n_leaving = n - memory_size
+            curvature = values[2, :n] * sizes[:n]
+            order = np.argpartition(curvature, n_leaving - 1)
+            leaving, stay = order[:n_leaving], order[n_leaving:]
+            now, then = values[2, leaving], past.h[leaving]
+            off = leaving[np.abs(now - then) > OFF * np.maximum(now, then)]
+            # Those that hardly count are not worth the work.
+            off = off[curvature[off] > 0.01 * curvature[leaving].mean()]
+            if len(off):
+                expand(past, at_hand, values, at_hand.scores(past.v), off)
+            if problem.is_log_loss:
+                self._summarise(at_hand, values, leaving)
+            order = self.buffer.keep(stay)
+            self.y, self.a, self.sizes = self.y[order], self.a[order], self.sizes[order]
+        n_old = at_hand.n_rows
+        self.summary_expansion = np.stack([past.h[n_old:], past.r[n_old:]])
+        self.expansion = np.stack([past.h[order], past.r[order]])
+        self.n_memory = self.buffer.n_rows
+        for other in self.pasts:
+            other.h = other.r = None
+
+    def _summarise(self, at_hand, values, leaving):
+        """Let one row for each class stand for all that have left.
+
+        Rows of a class that the model is sure of have no curvature: a quadratic of
+        them would not resist when the other class comes at last. A row at the mean of
+        those that left, weighted by their curvatures, with the same derivatives now,
+        does. It adds nothing to value, slope and curvature at the present v, and as a
+        mean has no more curvature in any direction than its rows, it keeps the
+        objective convex.
+        """
+        past, n = self.pasts[0], at_hand.n_rows
+        if len(self.summaries):
+            t = np.append(np.zeros(n), self.summaries @ past.v)
+            expand(past, at_hand, values, t, np.arange(n, len(t)))
+        labels = np.append(self.y, self.summary_y)
+        rows = np.append(leaving, np.arange(n, len(labels)))
+        h = np.minimum(values[2, rows], past.h[rows])
+        g = np.abs(values[1, rows])
+        positive = labels[rows] > 0
+        weights = np.zeros((2, len(labels)))
+        weights[positive.astype(int), rows] = h
+        curvature = np.array([h @ ~positive, h @ positive])
+        slope = np.array([g @ ~positive, g @ positive])
+        some = np.flatnonzero(curvature > 1e-200)
+        if not len(some):
+            return
+        x = at_hand.combine_all(weights[some]) / curvature[some, None]
+        # With p the probability of the other class, the derivatives of a rows are a p
+        # and a p (1 - p).
+        y, slope = np.array([-1.0, 1.0])[some], slope[some]
+        p = np.clip(1 - curvature[some] / slope, 1e-12, 1 - 1e-12)
+        score = x @ past.v
+        h = slope * (1 - p)
+        r = h * score + y * slope
+        self._set_summaries(
+            x, y, slope / p, -y * logit(p) - score, self.seen[some], np.stack([h, r])
+        )
+        past.h, past.r = np.append(past.h[:n], h), np.append(past.r[:n], r)
+
+    def _restart(self, winner):
+        """Let learners that lost to a quicker one go on from its past.
+
+        The memory is of another time, too.
+        """
+        for k in range(winner):
+            self.pasts[k] = self.pasts[winner].copy()
+        self.buffer.keep(np.arange(0))
+        self.y, self.a, self.sizes = np.empty(0), np.empty(0), np.empty(0)
+        self.expansion, self.n_memory = np.empty((2, 0)), 0
+        self._clear_summaries()

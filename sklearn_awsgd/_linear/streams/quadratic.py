@@ -1,0 +1,305 @@
+"""Narrow streams: the past as a full quadratic, the chunk and a memory exact.
+
+Each row i that was seen has an expansion ``h_i t^2 / 2 - r_i t`` of its loss at the
+score t = <x_i, v>; the sums over all of them are the quadratic ``v^T T v / 2 - s^T v``.
+Rows that are at hand, those of the memory and of the chunk, count with what their loss
+has beyond its expansion, so the objective is
+
+    v^T T v / 2 - s^T v + sum over rows at hand of (a_i f(y_i, t_i) - h_i t_i^2 / 2
+    + r_i t_i) + penalties.
+
+A row that leaves has been expanded at the present v and takes nothing with it;
+forgetting multiplies everything by a factor; quadratics of two streams add.
+"""
+
+import numpy as np
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
+
+from sklearn_awsgd._kernels._models import minimize_l1_model
+
+# Newton steps stop when they promise less than this much of the objective, which is a
+# sum over rows: what the rows leave uncertain is half a unit for each coefficient.
+ENOUGH = 0.01
+MOST_STEPS = 8
+# Curvatures are taken anew when they are off by this share of their sum.
+STALE = 0.2
+# Weight of a prior for the intercept, and for all coefficients in rank-one steps, where
+# it is relative to the mean square of the column.
+INTERCEPT_PRIOR = 1e-6
+ONE_ROW_PRIOR = 0.1
+# Steps are damped by that prior, too, while there are few rows.
+FEW_ROWS = 1000
+# Added to the diagonal of what is factorised: relative to it, and to what rows of size
+# one would add, for columns that no row with any curvature has touched.
+JITTER, FLOOR = 1e-12, 1e-16
+# No step changes a score by more than this, relative to scores and targets.
+REACH = 10.0
+
+
+class Past:
+    """A quadratic with its minimum, for one rate of forgetting.
+
+    Attributes
+    ----------
+    curvature, slope : ndarrays of shape (p, p) and (p,)
+        T and s.
+    n : float
+        Rows so far, those forgotten not counted.
+    v : ndarray of shape (p,)
+        The coefficients, the intercept last.
+    inverse : ndarray of shape (p, p) or None
+        Inverse curvature for rank-one steps.
+    settled : ndarray of shape (p,) or None
+        The coefficients before rank-one steps, if any were taken.
+    h, r : ndarrays of shape (n_at_hand,) or None
+        Expansions of the rows at hand, while it is settled.
+    """
+
+    def __init__(self, p):
+        self.curvature, self.slope = np.zeros((p, p)), np.zeros(p)
+        self.n, self.v, self.inverse, self.settled = 0.0, np.zeros(p), None, None
+        self.h = self.r = None
+
+    def copy(self):
+        """Return a past that goes on by itself, without rows at hand."""
+        other = Past(len(self.v))
+        other.curvature, other.slope = self.curvature.copy(), self.slope.copy()
+        other.n, other.v = self.n, self.v.copy()
+        return other
+
+    def add(self, other):
+        """Add the past of another stream, and begin at its and this one's minimum."""
+        share = other.n / max(self.n + other.n, 1e-300)
+        self.v = (1 - share) * self.v + share * other.v
+        self.curvature += other.curvature
+        self.slope += other.slope
+        self.n += other.n
+        self.inverse = None
+
+    def rescale(self, factor):
+        """Multiply all weights with a factor; the minimum stays."""
+        self.curvature *= factor
+        self.slope *= factor
+        self.n *= factor
+        if self.inverse is not None:
+            self.inverse /= factor
+
+    def penalties(self, problem, fit_intercept):
+        """Return the curvature of the l2 penalty and of the intercept's prior."""
+        diagonal = np.full(len(self.v), problem.alpha_l2 * self.n + 1e-200)
+        diagonal[-1] = INTERCEPT_PRIOR if fit_intercept else 1.0
+        return diagonal
+
+    def factorise(self, extra):
+        """Return the Cholesky factor of T plus a diagonal."""
+        diagonal = self.curvature.diagonal()
+        jitter = JITTER
+        while jitter < 1e6:
+            matrix = self.curvature.copy()
+            matrix.flat[:: len(extra) + 1] += extra + jitter * diagonal
+            factor, failure = dpotrf(matrix, lower=1, overwrite_a=1)
+            if not failure:
+                return factor, matrix
+            jitter *= 100
+        raise FloatingPointError("the curvature of the stream is not finite")
+
+    def invert(self, problem, squares):
+        """Make the inverse curvature that rank-one steps begin with.
+
+        Where little has been seen the loss is no quadratic, and single rows must not
+        throw the coefficients about: hence a prior.
+        """
+        extra = np.maximum(problem.alpha_l2 * self.n, ONE_ROW_PRIOR * squares + 1e-12)
+        factor, _ = self.factorise(extra)
+        inverse, _ = dpotri(factor, lower=1, overwrite_c=1)
+        inverse = np.tril(inverse)
+        self.inverse = inverse + np.tril(inverse, -1).T
+
+
+class AtHand:
+    """Rows that count exactly: those of a buffer from one on, and summaries of others.
+
+    Parameters
+    ----------
+    buffer : DenseRows or SparseRows
+        The rows.
+    start : int
+        The first that counts.
+    y, a : ndarray of shape (n_rows,)
+        Targets and weights, of these rows and then of the summaries.
+    summaries : ndarray of shape (n_summaries, p)
+        Further rows.
+    offset : ndarray of shape (n_summaries,)
+        Added to the scores of those.
+    """
+
+    def __init__(self, buffer, start, y, a, summaries=None, offset=None):
+        self.buffer, self.start, self.y, self.a = buffer, start, y, a
+        self.summaries, self.offset = summaries, offset
+        self.n_rows = buffer.n_rows - start
+
+    def scores(self, v):
+        """Return <x, v> of every row."""
+        t = self.buffer.scores(v, self.start)
+        return t if self.summaries is None else np.append(t, self.summaries @ v)
+
+    def combine(self, c):
+        """Return the sum of c_i x_i."""
+        total = self.buffer.combine(c[: self.n_rows], self.start)
+        if self.summaries is not None:
+            total += c[self.n_rows :] @ self.summaries
+        return total
+
+    def combine_all(self, weights):
+        """Return several sums at once, one for each line of weights."""
+        total = self.buffer.combine_all(weights[:, : self.n_rows])
+        if self.summaries is not None:
+            total += weights[:, self.n_rows :] @ self.summaries
+        return total
+
+    def add_new_gram(self, weights, total, start):
+        """Add the sum of weights_i x_i x_i^T over the rows from one on."""
+        self.buffer.add_gram(weights, total, slice(self.start + start, None))
+
+    def add_gram(self, weights, total, which):
+        """Add the sum of weights_i x_i x_i^T over rows of the buffer, by number."""
+        rows = which < self.n_rows
+        self.buffer.add_gram(weights[rows], total, self.start + which[rows])
+        if self.summaries is not None:
+            for k, weight in zip(which[~rows], weights[~rows], strict=True):
+                x = self.summaries[k - self.n_rows]
+                total += np.outer(weight * x, x)
+
+    def evaluate(self, problem, t, result):
+        """Set `result` to a f(y, t) and its derivatives; return the sum."""
+        if self.offset is not None:
+            t = t.copy()
+            t[self.n_rows :] += self.offset
+        return problem.evaluate(self.y, t, self.a, result)
+
+
+def settle(past, at_hand, problem, sizes, n_old, shared=None, enough=ENOUGH):
+    """Move a past to the minimum of its objective, and expand its rows there.
+
+    Parameters
+    ----------
+    past : Past
+        Changed: minimum, curvature, slope and expansions.
+    at_hand : AtHand
+        The rows that count exactly.
+    problem : StreamProblem
+        Loss and penalties.
+    sizes : ndarray of shape (n_at_hand,)
+        Squared norms of the rows.
+    n_old : int
+        Rows of the buffer that have been expanded; those behind them are new.
+    shared : tuple of ndarrays, default=None
+        Curvatures of the new rows, and the sum of h x x^T over them, as another past
+        has found them.
+    enough : float, default=ENOUGH
+        Promised decrease of the objective to stop at.
+
+    Returns
+    -------
+    values : ndarray of shape (3, n_at_hand)
+        Losses and two derivatives at the end, times the weights.
+    before : float
+        Sum of the losses of the new rows before they were learned.
+    shared : tuple of ndarrays
+        As above.
+    """
+    n_at_hand, threshold = len(sizes), problem.alpha_l1 * past.n
+    penalties = past.penalties(problem, at_hand.buffer.fit_intercept)
+    v, t = past.v, at_hand.scores(past.v)
+    values, trial = np.empty((3, n_at_hand)), np.empty((3, n_at_hand))
+    total = at_hand.evaluate(problem, t, values)
+    h, r, new = past.h, past.r, slice(n_old, at_hand.n_rows)
+    before = values[0, new].sum()
+    if shared is None:
+        gram = np.zeros_like(past.curvature)
+        at_hand.add_new_gram(values[2, new], gram, n_old)
+        shared = values[2, new].copy(), gram
+    h[new] = shared[0]
+    r[new] = h[new] * t[new] - values[1, new]
+    past.curvature += shared[1]
+    past.slope += at_hand.buffer.combine(r[new], at_hand.start + n_old)
+    factor, tv = None, past.curvature @ v
+    extra = penalties + FLOOR * past.n * (1 + sizes.max(initial=0))
+    largest = np.abs(at_hand.y).max(initial=0)
+    if past.n < FEW_ROWS:
+        extra += ONE_ROW_PRIOR * at_hand.buffer.squares()
+    if problem.is_quadratic:
+        enough = 1e-18 * (1 + total)
+    elif not problem.is_log_loss:
+        # A loss that is no logarithm is measured by its mean.
+        enough *= 2 * total / max(at_hand.a.sum(), 1e-300)
+    for _ in range(MOST_STEPS):
+        beyond = values[1] - (h * t - r)
+        pull = at_hand.combine(beyond)
+        smooth = tv - past.slope + penalties * v
+        gradient = smooth + pull
+        if factor is None:
+            factor, matrix = past.factorise(extra)
+        if threshold > 0:
+            step = np.empty_like(v)
+            minimize_l1_model(matrix, gradient, v, threshold, step, 100)
+        else:
+            step = -dpotrs(factor, gradient, lower=1)[0]
+        promise = gradient @ step + threshold * (
+            np.abs(v[:-1] + step[:-1]).sum() - np.abs(v[:-1]).sum()
+        )
+        if not -promise > 2 * enough:
+            break
+        t_step = at_hand.scores(step)
+        reach = REACH * (1 + largest + np.abs(t).max(initial=0))
+        furthest = np.abs(t_step).max(initial=0)
+        if furthest > reach:
+            step, t_step = step * (reach / furthest), t_step * (reach / furthest)
+            promise *= reach / furthest
+        tv_step = past.curvature @ step
+        linear = step @ smooth - t_step @ (h * t - r)
+        square = 0.5 * (
+            step @ tv_step + penalties @ (step * step) - h @ (t_step * t_step)
+        )
+        length = 1.0
+        while True:
+            new_t = t + length * t_step
+            new_total = at_hand.evaluate(problem, new_t, trial)
+            change = new_total - total + length * (linear + length * square)
+            if threshold > 0:
+                change += threshold * (
+                    np.abs(v[:-1] + length * step[:-1]).sum() - np.abs(v[:-1]).sum()
+                )
+            if change <= 1e-4 * length * promise or length < 1e-6:
+                break
+            length *= 0.5
+        if change > 0:
+            break
+        v = v + length * step
+        t, total, tv = new_t, new_total, tv + length * tv_step
+        values, trial = trial, values
+        off = np.abs(values[2] - h) * sizes
+        if off.sum() > STALE * (h @ sizes):
+            which = np.flatnonzero(off > 0.5 * STALE * h * sizes)
+            expand(past, at_hand, values, t, which)
+            factor, tv = None, past.curvature @ v
+    else:
+        beyond = values[1] - (h * t - r)
+        pull = at_hand.combine(beyond)
+    past.v = v
+    # From here on every row is expanded at v: what it has beyond its expansion has no
+    # slope there.
+    past.slope -= pull
+    past.r = r - beyond
+    return values, before, shared
+
+
+def expand(past, at_hand, values, t, which):
+    """Take the curvatures of some rows at hand anew."""
+    gain = values[2, which] - past.h[which]
+    at_hand.add_gram(gain, past.curvature, which)
+    change = np.zeros(len(t))
+    change[which] = gain * t[which]
+    past.slope += at_hand.combine(change)
+    past.h[which] += gain
+    past.r[which] += change[which]

@@ -1,0 +1,63 @@
+"""What a fit leaves for a stream that goes on from it: its curvature."""
+
+import numpy as np
+from scipy.special import softmax
+from sklearn.utils.extmath import safe_sparse_dot
+
+from sklearn_awsgd._kernels import _batch
+from sklearn_awsgd._kernels._rows import Rows
+from sklearn_awsgd._linear.curvature import systematic_sample
+from sklearn_awsgd._linear.streams.learner import is_narrow
+from sklearn_awsgd._linear.streams.problem import StreamProblem
+from sklearn_awsgd._linear.streams.rows import make_rows
+
+# Rows whose curvature is taken: at least, and for each parameter.
+FEWEST_ROWS, ROWS_PER_PARAMETER = 1500, 12
+
+
+def seed_of(task):
+    """Return curvature, parameters and number of rows of a task that was trained.
+
+    Parameters
+    ----------
+    task : Task
+        After training.
+
+    Returns
+    -------
+    curvature : ndarray of shape (p, p) or (p,)
+        Of the sum of all losses, from a sample of the rows; its diagonal for wide data.
+    v : ndarray of shape (p,) or (n_models, p)
+        Coefficients, the intercept last.
+    n : float
+        Number of rows.
+    """
+    data, n = task.data, task.n_samples
+    a = np.full(n, data.total)
+    if data.mass is not None:
+        a = data.mass * (n * data.total)
+    v = task.parameters().reshape(task.n_models, -1)
+    scores = safe_sparse_dot(data.X, v[:, :-1].T, dense_output=True) + v[:, -1]
+    if task.n_models > 1:
+        p = softmax(scores, axis=1)
+        h = 0.5 * a * (1 - np.einsum("ij,ij->i", p, p))
+        return _diagonal(data.X, h), v, float(n)
+    values = np.empty((3, n))
+    problem = StreamProblem.of(task.loss, task.target.spread)
+    z = np.ascontiguousarray(scores[:, 0], dtype=np.float64)
+    problem.evaluate(np.asarray(task.target.values, dtype=np.float64), z, a, values)
+    h = values[2]
+    if not is_narrow(data.X):
+        return _diagonal(data.X, h), v[0], float(n)
+    size = h * (data.norms2 + 1)
+    n_rows = max(FEWEST_ROWS, ROWS_PER_PARAMETER * v.shape[1])
+    rng = np.random.default_rng(0)
+    chosen, times = systematic_sample(size, n_rows, rng)
+    rows, curvature = make_rows(data.X, task.fit_intercept), np.zeros((v.size, v.size))
+    rows.append(data.X[chosen])
+    rows.add_gram(h[chosen] * times, curvature)
+    return curvature, v[0], float(n)
+
+
+def _diagonal(X, h):
+    return _batch.hessian_diagonal(Rows(X), h, np.ones(len(h)))
