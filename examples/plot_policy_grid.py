@@ -83,7 +83,7 @@ curves = {
 
 figure = plt.figure(figsize=(13, 8), layout="constrained")
 axes = figure.subplot_mosaic("ABC;DDD", height_ratios=[1.35, 1])
-figure.suptitle("After 800 episodes (circle: start, star: goal, cross: trap)")
+figure.suptitle("Maps: after 800 episodes (circle: start, star: goal, cross: trap)")
 moves = np.array(list(MOVES.values()))
 policies = {
     "A": ("target policy", model.policy_),
