@@ -47,6 +47,7 @@ bench: .venv/package
 	$(BIN)/python benchmarks/bench_sampling.py
 	$(BIN)/python benchmarks/bench_factorization.py
 	$(BIN)/python benchmarks/bench_importance.py
+	$(BIN)/python benchmarks/bench_policy.py
 	$(BIN)/python benchmarks/bench_scale.py
 
 # The long forms of what the tests do in short: each takes from minutes to hours. What
