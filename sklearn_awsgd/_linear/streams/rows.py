@@ -129,6 +129,10 @@ class SparseRows:
         self.data = np.empty(0)
         self.indices = np.empty(0, dtype=np.int32)
         self.indptr = np.zeros(1, dtype=np.int32)
+        self._views = {}
+
+    def __getstate__(self):
+        return self.__dict__ | {"_views": {}}
 
     def like(self, X):
         """Return X as this buffer stores rows: as CSR."""
@@ -153,6 +157,7 @@ class SparseRows:
         self.data = np.concatenate([self.data, data])
         self.indices = np.concatenate([self.indices, indices])
         self.n_rows += n
+        self._views = {}
 
     def keep(self, stay):
         """Keep some rows, and return which row is now at which place."""
@@ -164,6 +169,7 @@ class SparseRows:
         self.data, self.indices = self.data[places], self.indices[places]
         self.indptr = np.append(0, ends).astype(np.int32)
         self.n_rows = len(order)
+        self._views = {}
         return order
 
     def extend(self, other):
@@ -184,7 +190,9 @@ class SparseRows:
 
     def rows(self, start=0):
         """Return the rows from one on, for kernels."""
-        return Rows(self.matrix(start))
+        if start not in self._views:
+            self._views[start] = Rows(self.matrix(start))
+        return self._views[start]
 
     def scores(self, v, start=0):
         """Return <x, v> of every row."""
