@@ -144,6 +144,8 @@ class SparseRows:
         """Add the rows of X, which have no number for the intercept yet."""
         X = self.like(X)
         n, lengths = X.shape[0], np.diff(X.indptr)
+        if n == 0:
+            return
         # Where the numbers of X go, with one place left behind each row.
         ends = np.cumsum(lengths + 1)
         data, indices = np.empty(ends[-1]), np.empty(ends[-1], dtype=np.int32)
