@@ -68,8 +68,9 @@ default="auto"
         - "label": the probability of each class, as in the paper.
         - "strata": the probability of each of the `strata` given to ``fit``.
         - "level": the probability of a row, by the size of its last seen gradient.
-        - "auto": "strata" when strata are given; else "level" in ``fit`` and "label" in
-          ``partial_fit``, which has no second look at a row.
+        - "auto": "strata" when strata are given; else "level" in ``fit``, and in
+          ``partial_fit`` a memory (see `memory_size`), or "uniform" for an explicit
+          `learning_rate`: a row of a stream that is not drawn would be lost.
         - An object of :mod:`sklearn_awsgd.samplers` sets the details.
     batch_size : int >= 1, default=1
         Draws that share one state of the sampler. Model steps are sequential inside a
@@ -84,9 +85,11 @@ default="auto"
 "adaptive", "optimal", "invscaling"}, default="auto"
         Step sizes. "auto" samples with "adagrad" for at most a pass and then goes to
         the optimum with exact passes; with 3000 features or more and an l2 penalty,
-        passes of dual steps, which have no step size, may come first. It is
-        "adagrad" throughout in ``partial_fit``, with early stopping or averaging, and
-        for l1 penalties with 3000 features or more except with "multinomial". Any other
+        passes of dual steps, which have no step size, may come first. There is none in
+        ``partial_fit`` either: past losses are a quadratic, and the chunk and
+        `memory_size` past rows are exact. It is "adagrad" throughout with early
+        stopping or averaging, in ``partial_fit`` with a `sampler`, and for l1 penalties
+        with 3000 features or more except with "multinomial". Any other
         value means plain AW-SGD: "optimal" is ``1 / (alpha (t0 + t))``, "invscaling" is
         ``eta0 / t^power_t``, "adaptive" is `eta0`, divided by five whenever training
         would stop.
@@ -118,6 +121,15 @@ default="auto"
     average : bool or int >= 0, default=False
         Whether the coefficients are the mean over all steps; an integer is the step to
         start at.
+    memory_size : int >= 0, default=1000
+        Past rows of a stream that ``partial_fit`` keeps exactly with
+        ``learning_rate="auto"``: those with the largest curvature. 0 keeps a quadratic
+        alone.
+    forgetting : "auto" or float in [0, 1), default="auto"
+        Share of what is known of a stream that each row replaces: after
+        ``1 / forgetting`` rows a row counts 1/e of what it did. 0 forgets nothing.
+        "auto" keeps a learner that forgets beside one that does not, and weighs them by
+        how well they predict rows before they are learned.
 
     Attributes
     ----------
@@ -150,8 +162,9 @@ default="auto"
         Columns problem, phase, draws, seconds, objective, variance_gain,
         effective_sample_size, duality_gap and validation_score, ready for
         ``pandas.DataFrame``. In the phase "sampling" the objective is estimated from
-        the draws, without bias; in the phase "exact" it is computed. Problem k of
-        several is that of ``classes_[k]``.
+        the draws, without bias; in the phase "exact" it is computed; in the phase
+        "stream" it is the loss of a chunk before it was learned. Problem k of several
+        is that of ``classes_[k]``.
     sampling_history_ : dict of ndarray
         Columns problem, draws, stratum, probability and group: the class of the rows
         (the class of the problem or "rest" for more than two), the value in `strata`,
@@ -332,10 +345,11 @@ default="auto"
         return (np.asarray(y) == self.classes_[problem]).astype(int)
 
     def partial_fit(self, X, y, classes=None, sample_weight=None, strata=None):
-        """Make one pass over a chunk of a stream.
+        """Learn a chunk of a stream.
 
-        What the model and the sampler have learned is kept, and the random stream goes
-        on. A chunk need not have rows of every class.
+        With ``learning_rate="auto"`` the model is then close to the one that ``fit``
+        would find on all rows so far, at about the cost of one pass. A chunk may have
+        any number of rows, and need not have rows of every class.
 
         Parameters
         ----------

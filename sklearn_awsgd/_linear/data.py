@@ -143,6 +143,7 @@ def is_plain(estimator, X, y):
         and X.shape[1] == estimator.n_features_in_
         and y.dtype.kind in "biufU"
         and not hasattr(estimator, "feature_names_in_")
+        and (y.dtype.kind != "f" or np.isfinite(y).all())
     )
 
 

@@ -75,6 +75,11 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
     average : bool or int >= 0, default=False
         Whether the coefficients are the mean over all steps; an integer is the step to
         start at.
+    memory_size : int >= 0, default=1000
+        Past rows of a stream that ``partial_fit`` keeps exactly with
+        ``learning_rate="auto"``; the squared error needs none.
+    forgetting : "auto" or float in [0, 1), default="auto"
+        As in :class:`AWSGDClassifier`.
 
     Attributes
     ----------
@@ -190,10 +195,11 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
         return [RealTarget(data.y, data.mass)]
 
     def partial_fit(self, X, y, sample_weight=None, strata=None):
-        """Make one pass over a chunk of a stream.
+        """Learn a chunk of a stream.
 
-        What the model and the sampler have learned is kept, and the random stream goes
-        on.
+        With ``learning_rate="auto"`` the model is then close to the one that ``fit``
+        would find on all rows so far, at about the cost of one pass; for the squared
+        error it is the same.
 
         Parameters
         ----------

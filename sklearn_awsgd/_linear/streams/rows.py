@@ -129,6 +129,10 @@ class SparseRows:
         self.data = np.empty(0)
         self.indices = np.empty(0, dtype=np.int32)
         self.indptr = np.zeros(1, dtype=np.int32)
+        self._views = {}
+
+    def __getstate__(self):
+        return self.__dict__ | {"_views": {}}
 
     def like(self, X):
         """Return X as this buffer stores rows: as CSR."""
@@ -140,6 +144,8 @@ class SparseRows:
         """Add the rows of X, which have no number for the intercept yet."""
         X = self.like(X)
         n, lengths = X.shape[0], np.diff(X.indptr)
+        if n == 0:
+            return
         # Where the numbers of X go, with one place left behind each row.
         ends = np.cumsum(lengths + 1)
         data, indices = np.empty(ends[-1]), np.empty(ends[-1], dtype=np.int32)
@@ -153,6 +159,7 @@ class SparseRows:
         self.data = np.concatenate([self.data, data])
         self.indices = np.concatenate([self.indices, indices])
         self.n_rows += n
+        self._views = {}
 
     def keep(self, stay):
         """Keep some rows, and return which row is now at which place."""
@@ -164,6 +171,7 @@ class SparseRows:
         self.data, self.indices = self.data[places], self.indices[places]
         self.indptr = np.append(0, ends).astype(np.int32)
         self.n_rows = len(order)
+        self._views = {}
         return order
 
     def extend(self, other):
@@ -184,7 +192,9 @@ class SparseRows:
 
     def rows(self, start=0):
         """Return the rows from one on, for kernels."""
-        return Rows(self.matrix(start))
+        if start not in self._views:
+            self._views[start] = Rows(self.matrix(start))
+        return self._views[start]
 
     def scores(self, v, start=0):
         """Return <x, v> of every row."""
