@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from sklearn_awsgd._documentation import DocumentationLinkMixin
+from sklearn_awsgd._base import EstimatorMixin
 from sklearn_awsgd._kernels._policy import RATES, WEIGHTS
 from sklearn_awsgd._policy.tasks import FeatureTask, PolicySettings, make_task
 from sklearn_awsgd._policy.training import LEAST_PIECES, EpisodeLog, run_episodes
@@ -31,7 +31,7 @@ from sklearn_awsgd.samplers.trajectory import TrajectorySampler
 AUTO_BONUS = 0.01
 
 
-class AWSGDPolicyGradient(DocumentationLinkMixin, BaseEstimator):
+class AWSGDPolicyGradient(EstimatorMixin, BaseEstimator):
     """Policy gradient that learns how to explore while it learns the policy.
 
     The target policy P_w is a softmax in each state and ascends its expected return. A
