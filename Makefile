@@ -18,7 +18,7 @@ OLDEST_VERSIONS := scikit-learn==1.6.0 numpy==1.26.4 scipy==1.11.4 joblib==1.3.2
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test test-newest test-oldest lint bench clean
+.PHONY: demo test test-newest test-oldest lint bench soak sanitize mutants coverage clean
 
 demo: .venv/extra-plot
 	$(BIN)/python examples/demo.py
@@ -47,6 +47,22 @@ bench: .venv/package
 	$(BIN)/python benchmarks/bench_sampling.py
 	$(BIN)/python benchmarks/bench_factorization.py
 	$(BIN)/python benchmarks/bench_importance.py
+	$(BIN)/python benchmarks/bench_policy.py
+	$(BIN)/python benchmarks/bench_scale.py
+
+# The long forms of what the tests do in short: each takes from minutes to hours. What
+# they compile, they compile in copies of the tree.
+soak: .venv/extra-test
+	$(BIN)/python tests/tools/soak.py --store
+
+sanitize: .venv/extra-test
+	$(BIN)/python tests/tools/sanitize.py
+
+mutants: .venv/extra-test
+	$(BIN)/python tests/tools/mutants.py
+
+coverage: .venv/extra-test .venv/extra-coverage
+	$(BIN)/python tests/tools/cover.py --least 95
 
 clean:
 	rm -rf .venv .venv-oldest build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -24,6 +24,9 @@ KERNELS = [
     "_entry_samplers",
     "_two_way_sampler",
     "_factorization",
+    "_episodes",
+    "_policy",
+    "_trajectory_sampler",
 ]
 # Loops with sqrt are only vectorised when it need not set errno, loops that choose from
 # two values when nobody waits for floating point traps. Without fused products the

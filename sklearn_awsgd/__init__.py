@@ -5,12 +5,16 @@ from sklearn_awsgd._factorization.factorization import AWSGDMatrixFactorization
 from sklearn_awsgd._importance.estimator import MinVarianceImportanceEstimator
 from sklearn_awsgd._linear.classifier import AWSGDClassifier
 from sklearn_awsgd._linear.regressor import AWSGDRegressor
+from sklearn_awsgd._policy.environments import TabularMDP
+from sklearn_awsgd._policy.policy_gradient import AWSGDPolicyGradient
 
 __all__ = [
     "AWSGDClassifier",
     "AWSGDMatrixFactorization",
+    "AWSGDPolicyGradient",
     "AWSGDRegressor",
     "MinVarianceImportanceEstimator",
+    "TabularMDP",
     "matrix_from_entries",
 ]
 __version__ = "0.1.0.dev0"

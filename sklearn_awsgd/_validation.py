@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 from sklearn.utils import assert_all_finite, check_array
+from sklearn.utils import validation as sklearn_validation
 
-from sklearn_awsgd._kernels._rows import Rows
+from sklearn_awsgd._kernels._rows import Rows, check_places
 
 
 def check_option(name, value, options):
@@ -181,6 +182,15 @@ def check_weights(sample_weight, n_samples):
     return None if (weight == weight[0]).all() else weight
 
 
+def check_strata(strata):
+    """Refuse the name of a column, which looks like a sequence."""
+    if isinstance(strata, str):
+        raise TypeError(
+            f"strata={strata!r} is a text; give a value for each row, for example "
+            f"strata=X[{strata!r}] of a data frame."
+        )
+
+
 def mean_weight(sample_weight):
     """Return the mean of weights that have been checked; 1 without any."""
     if sample_weight is None:
@@ -200,6 +210,122 @@ def unchanged_on_failure(estimator):
         vars(estimator).clear()
         vars(estimator).update(before)
         raise
+
+
+def validate_data(estimator, X="no_validation", y="no_validation", **options):
+    """scikit-learn's function of this name, which trusts what arrays say of themselves.
+
+    So do SciPy and our kernels: with a wrong index array of a sparse matrix they would
+    read and write at random addresses.
+    """
+    X, y = check_sparse(X), check_sparse(y, "y")
+    if isinstance(X, np.ndarray) and not X.flags.aligned:
+        X = X.copy()
+    return sklearn_validation.validate_data(estimator, X, y, **options)
+
+
+def check_sparse(X, name="X"):
+    """Return a sparse matrix whose index arrays can be trusted; others as they are.
+
+    Index arrays that are right but strided, unaligned, too long or of an uncommon type
+    are copied; the matrix of the caller stays as it is.
+
+    Raises
+    ------
+    ValueError
+        When an index array is wrong, with what is wrong.
+    """
+    if not sparse.issparse(X) or X.ndim != 2:
+        return X
+    if X.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: {name} is {X.dtype}.")
+    if X.format == "coo":
+        for index, size in zip((X.row, X.col), X.shape, strict=True):
+            _check_coordinates(np.asarray(index), size, X.data.size, name)
+    elif X.format == "lil":
+        # The conversion copies Python integers without looking at them.
+        return _check_compressed(X.tocsr(), name)
+    elif X.format in ("csr", "csc", "bsr"):
+        return _check_compressed(X, name)
+    return X
+
+
+def _check_coordinates(index, size, n_values, name):
+    """Check the rows or the columns of a matrix in the format COO."""
+    invalid = f"{name} is no valid COO matrix: "
+    if index.dtype.kind not in "iu" or index.shape != (n_values,):
+        raise ValueError(
+            f"{invalid}it has {n_values} values and coordinates that are "
+            f"{index.dtype} of shape {index.shape}; as many integers are needed."
+        )
+    if n_values and not 0 <= int(index.min()) <= int(index.max()) < size:
+        raise ValueError(
+            f"{invalid}it has coordinates from {index.min()} to {index.max()} in a "
+            f"dimension of size {size}."
+        )
+
+
+def _check_compressed(X, name):
+    """Check a matrix in the format CSR, CSC or BSR."""
+    invalid = f"{name} is no valid {X.format.upper()} matrix: "
+    parts = [np.asarray(part) for part in (X.data, X.indices, X.indptr)]
+    data, indices, indptr = parts
+    # Rows of a CSC matrix are its columns, those of a BSR matrix rows of blocks.
+    blocks = data.shape[1:] if X.format == "bsr" else (1, 1)
+    if len(blocks) != 2 or 0 in blocks:
+        raise ValueError(f"{invalid}its data have shape {data.shape}.")
+    sizes = [size // block for size, block in zip(X.shape, blocks, strict=True)]
+    n_rows, width = sizes[::-1] if X.format == "csc" else sizes
+    for part, array in (("indices", indices), ("indptr", indptr)):
+        if array.dtype.kind not in "iu" or array.ndim != 1:
+            raise ValueError(
+                f"{invalid}{name}.{part} is {array.dtype} of shape {array.shape}; one "
+                "dimension of integers is needed."
+            )
+    if len(indptr) != n_rows + 1:
+        raise ValueError(
+            f"{invalid}{name}.indptr has {len(indptr)} elements, shape {X.shape} "
+            f"needs {n_rows + 1}."
+        )
+    n_nonzero = int(indptr[-1])
+    if not 0 <= n_nonzero <= min(len(indices), len(data)):
+        raise ValueError(
+            f"{invalid}{name}.indptr ends with {n_nonzero}, but {name}.indices has "
+            f"{len(indices)} elements and {name}.data has {len(data)}."
+        )
+    dtype = _index_dtype(indices.dtype, n_nonzero)
+    data = np.require(data[:n_nonzero], requirements=["C", "A"])
+    indices, indptr = (
+        np.require(part, dtype=dtype, requirements=["C", "A"])
+        for part in (indices[:n_nonzero], indptr)
+    )
+    bad_row, bad_index, is_canonical = check_places(indptr, indices, width)
+    if bad_row >= 0:
+        raise ValueError(
+            f"{invalid}{name}.indptr has to begin with 0, never fall and end with the "
+            f"number of stored values; it has {indptr[bad_row]} and then "
+            f"{indptr[bad_row + 1]} at position {bad_row}."
+        )
+    if bad_index >= 0:
+        raise ValueError(
+            f"{invalid}{name}.indices has {indices[bad_index]} at position "
+            f"{bad_index}, indices go from 0 to {width - 1}."
+        )
+    checked = (data, indices, indptr)
+    if any(
+        old.shape != new.shape or not np.may_share_memory(old, new)
+        for old, new in zip(parts, checked, strict=True)
+    ):
+        X = type(X)(checked, shape=X.shape)
+    # SciPy would find out in a pass of its own.
+    X.has_canonical_format = is_canonical
+    return X
+
+
+def _index_dtype(given, n_nonzero):
+    """Return the one type that both index arrays are read as."""
+    narrow = given.itemsize < 4 or (given.itemsize == 4 and given.kind == "i")
+    return np.int32 if narrow and n_nonzero <= np.iinfo(np.int32).max else np.int64
 
 
 def check_rows(X):

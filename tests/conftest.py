@@ -5,10 +5,15 @@ The seed of every statistical test comes from the environment variable
 """
 
 import os
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import settings
+
+# Some tests are short forms of what `tests/tools` does at length.
+sys.path.insert(0, str(Path(__file__).parent / "tools"))
 
 SEED = int(os.environ.get("SKLEARN_AWSGD_TEST_SEED", "0"))
 

@@ -21,7 +21,7 @@ from sklearn_awsgd import (
     AWSGDMatrixFactorization,
     AWSGDRegressor,
     MinVarianceImportanceEstimator,
-    _documentation,
+    _base,
 )
 from sklearn_awsgd.samplers import LevelSampler, StrataSampler, UniformSampler
 
@@ -396,10 +396,10 @@ def project_url(monkeypatch):
     for name, values in entries.items():
         for value in values:
             message[name] = value
-    monkeypatch.setattr(_documentation, "metadata", lambda package: message)
-    _documentation.documentation_url.cache_clear()
+    monkeypatch.setattr(_base, "metadata", lambda package: message)
+    _base.documentation_url.cache_clear()
     yield
-    _documentation.documentation_url.cache_clear()
+    _base.documentation_url.cache_clear()
 
 
 @pytest.mark.usefixtures("project_url")
@@ -414,10 +414,8 @@ def test_the_html_representation_links_to_the_documentation():
 
 
 def test_no_link_without_an_address(monkeypatch):
-    monkeypatch.setattr(
-        _documentation, "metadata", lambda package: email.message.Message()
-    )
-    _documentation.documentation_url.cache_clear()
+    monkeypatch.setattr(_base, "metadata", lambda package: email.message.Message())
+    _base.documentation_url.cache_clear()
     assert 'href="' not in AWSGDClassifier()._repr_html_()
     assert 'href="' in StandardScaler()._repr_html_()
-    _documentation.documentation_url.cache_clear()
+    _base.documentation_url.cache_clear()

@@ -531,7 +531,7 @@ def test_matrix_from_entries():
         (([0, 0], [1, 1], [1, 2]), "more than once"),
         ((["a"], [0], [1]), "numpy.unique"),
         (([-1], [0], [1]), "integers from 0"),
-        (([0, 1], [0], [1]), "rows has 2"),
+        (([0, 1], [0], [1]), "rows has shape"),
     ):
         with pytest.raises(ValueError, match=match):
             matrix_from_entries(*arguments)

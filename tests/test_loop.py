@@ -18,13 +18,8 @@ from sklearn.base import clone
 from sklearn_awsgd._kernels._loop import POINT, SUMS, Problem, Sampler, run
 from sklearn_awsgd._kernels._losses import LogLoss, SquaredError
 
-from sklearn_awsgd.samplers import (
-    LevelSampler,
-    ProblemView,
-    RowTable,
-    StrataSampler,
-    UniformSampler,
-)
+from sklearn_awsgd._spaces import ProblemView, RowSpace
+from sklearn_awsgd.samplers import LevelSampler, StrataSampler, UniformSampler
 
 N_ROWS = 30
 
@@ -129,11 +124,11 @@ def test_a_draw_costs_one(sampler, data, seed):
     """Whatever was in the memory that the points are drawn into."""
     X, y = data
     problem = frozen(X, y, linear_state(3))
-    table = RowTable(None, (X**2).sum(axis=1))
+    table = RowSpace(None, (X**2).sum(axis=1))
     setting = sampler()
-    setting._prepare(table, 1, 2, None)
+    setting.prepare(table, 1, 2, None)
     view = ProblemView((y > 0).astype(np.int32), problem.first_norms2())
-    kernel = setting._kernel(0, np.random.PCG64(seed), table, view)
+    kernel = setting.open(table, view, 0, np.random.PCG64(seed))
     batch = np.zeros(64, dtype=POINT)
     batch["cost"] = 7
     assert run(problem, kernel, 64, batch, np.zeros(len(SUMS))) == 64

@@ -143,7 +143,7 @@ def test_the_first_norms_are_those_of_the_gradients(kind, layout, fit_intercept,
     task = a_task(kind, rng, layout, fit_intercept=fit_intercept)
     if fit_intercept:
         task.begin_at_constants()
-    norms2 = task.first_norms2(task.make_problem())
+    norms2 = task.make_problem().first_norms2()
     X = np.c_[dense(task.data.X), np.full(N_ROWS, float(fit_intercept))]
     b = np.array([state["intercept"][0] for state in task.states])
     if kind == "linear":

@@ -5,12 +5,19 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import check_array, column_or_1d
+from sklearn.utils import check_array
 
 from sklearn_awsgd._spaces import EntrySpace
+from sklearn_awsgd._validation import check_sparse
 
 # Ranges of the entries for which the losses are losses.
 RANGES = {"log_loss": (0, 1), "poisson": (0, np.inf)}
+# Weights beyond these, either way, are scaled: their sums and products would overflow.
+LARGEST_WEIGHT, SMALLEST_WEIGHT = 1e100, 1e-100
+# Least weight then, relative to the largest: less makes no difference.
+LEAST_SHARE = 1e-100
+# Rows and columns are counted in 32 bits.
+LARGEST_INDEX = np.iinfo(np.int32).max
 
 
 @dataclass
@@ -96,8 +103,10 @@ class EntryData:
         return total / self.n_entries
 
 
-def check_entries(X, entry_weight, missing_values, unstored, loss):
+def check_entries(X, entry_weight, missing_values, unstored, loss, to_train=True):
     """Return an array or CSR matrix, already of the right type, as `EntryData`.
+
+    Rows to train from have to have an entry; others may have none.
 
     Raises
     ------
@@ -106,11 +115,13 @@ def check_entries(X, entry_weight, missing_values, unstored, loss):
     """
     weights = _check_entry_weight(entry_weight, X)
     if sparse.issparse(X):
-        data = _sparse_entries(X, weights, missing_values, unstored)
+        weights, unstored_weight = _within_range(weights, unstored)
+        data = _sparse_entries(X, weights, missing_values, unstored, unstored_weight)
     else:
+        weights, _ = _within_range(weights, "missing")
         data = _dense_entries(X, weights, missing_values)
     values, _ = data.stored()
-    if data.n_entries == 0:
+    if to_train and data.n_entries == 0:
         raise ValueError(
             "X has no observed entry with a positive weight; at least one is needed."
         )
@@ -146,7 +157,31 @@ def _dense_entries(X, weights, missing_values):
     return data
 
 
-def _sparse_entries(X, weights, missing_values, unstored):
+def _within_range(weights, unstored):
+    """Return weights that can be added and multiplied, and that of a zero not stored.
+
+    Only their ratios matter.
+    """
+    if weights is None:
+        return None, 1.0
+    values = weights.data if sparse.issparse(weights) else weights
+    largest = values.max(initial=0.0)
+    smallest = np.min(values, initial=largest, where=values > 0)
+    if SMALLEST_WEIGHT <= smallest <= largest <= LARGEST_WEIGHT or largest == 0:
+        return weights, 1.0
+    unstored_weight = 1.0
+    if unstored == "zero":
+        largest = max(largest, 1.0)
+        unstored_weight = max(1 / largest, LEAST_SHARE)
+    values = np.where(values > 0, np.maximum(values / largest, LEAST_SHARE), 0.0)
+    if not sparse.issparse(weights):
+        return values, unstored_weight
+    weights = weights.copy()
+    weights.data = values
+    return weights, unstored_weight
+
+
+def _sparse_entries(X, weights, missing_values, unstored, unstored_weight):
     gone = _is_missing(X.data, missing_values)
     if weights is not None:
         gone |= weights.data == 0
@@ -164,10 +199,11 @@ def _sparse_entries(X, weights, missing_values, unstored):
     kind = "zeros" if unstored == "zero" else "missing"
     data = EntryData(X, None, weights, kind)
     if weights is not None and data.n_entries:
-        mean = (weights.data.sum() + data.n_entries - X.nnz) / data.n_entries
+        total = weights.data.sum() + data.n_entries * unstored_weight
+        mean = (total - X.nnz * unstored_weight) / data.n_entries
         data.weights = weights.copy()
         data.weights.data = weights.data / mean
-        data.unstored_weight = 1 / mean
+        data.unstored_weight = unstored_weight / mean
     return data
 
 
@@ -176,7 +212,7 @@ def _check_entry_weight(entry_weight, X):
     if entry_weight is None:
         return None
     weights = check_array(
-        entry_weight,
+        check_sparse(entry_weight, "entry_weight"),
         accept_sparse="csr",
         dtype=np.float64,
         order="C",
@@ -240,21 +276,49 @@ def matrix_from_entries(rows, columns, values, *, shape=None):
     >>> X.shape, X.nnz
     ((2, 3), 3)
     """
-    rows = column_or_1d(np.asarray(rows))
-    columns = column_or_1d(np.asarray(columns))
-    values = column_or_1d(check_array(values, ensure_2d=False, dtype="numeric"))
+    values = check_array(
+        values,
+        ensure_2d=False,
+        ensure_min_samples=0,
+        dtype="numeric",
+        input_name="values",
+    )
+    rows, columns = np.asarray(rows), np.asarray(columns)
+    for name, index in (("rows", rows), ("columns", columns), ("values", values)):
+        if index.shape != (values.size,):
+            raise ValueError(
+                f"{name} has shape {index.shape}, values has {values.shape}; give one "
+                "row, one column and one value for each entry."
+            )
+    if values.size == 0:
+        # Empty lists are arrays of floats.
+        rows, columns = rows.astype(np.int32), columns.astype(np.int32)
+        if shape is None:
+            raise ValueError(
+                "There are no entries, which leaves the shape of the matrix unknown; "
+                "give shape=(n_rows, n_columns)."
+            )
     for name, index in (("rows", rows), ("columns", columns)):
         if not np.issubdtype(index.dtype, np.integer) or index.min(initial=0) < 0:
             raise ValueError(
                 f"{name} must be integers from 0; turn labels into integers with "
                 "numpy.unique(labels, return_inverse=True)."
             )
-        if len(index) != len(values):
+        if index.max(initial=0) >= LARGEST_INDEX:
             raise ValueError(
-                f"{name} has {len(index)} elements, values has {len(values)}."
+                f"{name} has {index.max()}, which would make a matrix of as many "
+                f"{name}; number those that occur with "
+                f"numpy.unique({name}, return_inverse=True)."
             )
     smallest = int(rows.max(initial=-1)) + 1, int(columns.max(initial=-1)) + 1
-    shape = smallest if shape is None else tuple(shape)
+    shape = smallest if shape is None else shape
+    if not (
+        isinstance(shape, (tuple, list, np.ndarray))
+        and len(shape) == 2
+        and all(isinstance(size, numbers.Integral) for size in shape)
+    ):
+        raise TypeError(f"shape={shape!r} must be two integers.")
+    shape = tuple(map(int, shape))
     if shape[0] < smallest[0] or shape[1] < smallest[1]:
         raise ValueError(
             f"shape={shape} is too small for the entries, which need {smallest}."

@@ -259,7 +259,9 @@ class AWSGDMatrixFactorization(FactorizationModel):
         """
         with unchanged_on_failure(self):
             self._check_params()
-            data = self._check_X(X, reset=True, entry_weight=entry_weight)
+            data = self._check_X(
+                X, reset=True, entry_weight=entry_weight, to_train=True
+            )
             self._begin(data)
             self._train(data, self._random_factors(data.X.shape[0]), self.max_iter)
         return self
@@ -287,7 +289,9 @@ class AWSGDMatrixFactorization(FactorizationModel):
         with unchanged_on_failure(self):
             self._check_params()
             first = not hasattr(self, "components_")
-            data = self._check_X(X, reset=first, entry_weight=entry_weight)
+            data = self._check_X(
+                X, reset=first, entry_weight=entry_weight, to_train=True
+            )
             if first:
                 self._begin(data)
                 factors = self._random_factors(data.X.shape[0])

@@ -11,9 +11,9 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.utils import check_array
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from sklearn_awsgd._documentation import DocumentationLinkMixin
+from sklearn_awsgd._base import EstimatorMixin
 from sklearn_awsgd._factorization.entries import EntryData, check_entries
 from sklearn_awsgd._factorization.row_solver import (
     LARGEST_Z,
@@ -22,7 +22,7 @@ from sklearn_awsgd._factorization.row_solver import (
     row_blocks,
     solve_rows,
 )
-from sklearn_awsgd._validation import check_number
+from sklearn_awsgd._validation import check_number, validate_data
 
 # The prediction of an entry is the link of z.
 LINKS = {"log_loss": expit, "poisson": lambda z: np.exp(np.minimum(z, LARGEST_Z))}
@@ -31,7 +31,7 @@ SCORE_SEED = 0
 
 
 class FactorizationModel(
-    DocumentationLinkMixin,
+    EstimatorMixin,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
     BaseEstimator,
@@ -76,7 +76,7 @@ class FactorizationModel(
         value = self.missing_values
         return isinstance(value, numbers.Real) and bool(np.isnan(value))
 
-    def _check_X(self, X, *, reset, entry_weight=None):
+    def _check_X(self, X, *, reset=False, entry_weight=None, to_train=False):
         """Return X as `EntryData`."""
         X = validate_data(
             self,
@@ -91,7 +91,7 @@ class FactorizationModel(
             X = X.copy()
             X.sum_duplicates()
         return check_entries(
-            X, entry_weight, self.missing_values, self.unstored, self.loss
+            X, entry_weight, self.missing_values, self.unstored, self.loss, to_train
         )
 
     def _row_factors(self, data):
@@ -142,7 +142,8 @@ class FactorizationModel(
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows, with the same meaning of what is missing as in ``fit``.
+            Rows, with the same meaning of what is missing as in ``fit``. The factors of
+            a row without observed entries are zero.
 
         Returns
         -------
@@ -151,7 +152,7 @@ class FactorizationModel(
             ``fit_bias=True``.
         """
         check_is_fitted(self)
-        data = self._check_X(X, reset=False)
+        data = self._check_X(X)
         return self._row_factors(data).astype(data.X.dtype, copy=False)
 
     def inverse_transform(self, X):
@@ -226,10 +227,15 @@ class FactorizationModel(
                 f"rows has {len(rows)} elements and columns has {len(columns)}; give "
                 "one of each for every entry."
             )
-        data = self._check_X(X, reset=False)
+        if not len(rows):
+            # Empty lists are arrays of floats.
+            rows, columns = rows.astype(np.intp), columns.astype(np.intp)
+        data = self._check_X(X)
         for name, index, size in zip(
             ("rows", "columns"), (rows, columns), data.X.shape, strict=True
         ):
+            if index.dtype.kind not in "iu":
+                raise TypeError(f"{name} must be integers, got {index.dtype}.")
             if len(index) and (index.min() < 0 or index.max() >= size):
                 raise IndexError(f"{name} must be from 0 to {size - 1}.")
         used, place = np.unique(rows, return_inverse=True)
@@ -260,7 +266,7 @@ class FactorizationModel(
         """
         check_is_fitted(self)
         check_number("k", k, low=1, integer=True)
-        data = self._check_X(X, reset=False)
+        data = self._check_X(X)
         n_rows, n_columns = data.X.shape
         factors = self._row_factors(data)
         result = np.full((n_rows, k), -1, dtype=np.intp)
@@ -303,7 +309,7 @@ class FactorizationModel(
             of the hidden entries. For the squared error this is R^2.
         """
         check_is_fitted(self)
-        data = self._check_X(X, reset=False)
+        data = self._check_X(X)
         generator = np.random.default_rng(SCORE_SEED)
         hidden_values, predictions = [], []
         for rows in row_blocks(data.X.shape[0], data.X.shape[1]):

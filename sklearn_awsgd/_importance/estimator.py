@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from sklearn_awsgd._documentation import DocumentationLinkMixin
+from sklearn_awsgd._base import EstimatorMixin
 from sklearn_awsgd._importance.intervals import Precision
 from sklearn_awsgd._importance.plan import choose_sampler, plan_run
 from sklearn_awsgd._importance.report import Summary
@@ -48,7 +48,7 @@ class Unfinished:
     features: dict
 
 
-class MinVarianceImportanceEstimator(DocumentationLinkMixin, BaseEstimator):
+class MinVarianceImportanceEstimator(EstimatorMixin, BaseEstimator):
     """Mean of a function over rows, from a few of them, with a confidence interval.
 
     What to evaluate is learned as values come in, so that the estimate varies as little

@@ -8,6 +8,8 @@ from sklearn_awsgd._validation import check_option
 
 # A second evaluation may differ by the rounding of a float32 network.
 REPEAT_RTOL = 1e-3
+# Fourth powers of values are summed.
+LARGEST_VALUE, SMALLEST_VALUE = 1e70, 1e-75
 
 
 def take_rows(X, rows):
@@ -217,7 +219,7 @@ class Integrand:
         """Return the values at positions, of shape (n_rows, n_values)."""
         y = None if self.y is None else take_rows(self.y, rows)
         if self.loss is None:
-            return self._check(np.asarray(y, dtype=float), len(rows))
+            return self._check(y, len(rows))
         return self.on(take_rows(self.X, rows), y, len(rows))
 
     def on(self, X, y, n):
@@ -239,16 +241,34 @@ class Integrand:
         values = np.asarray(values)
         n_values = self.target.n_values // len(self.models)
         name = getattr(self.loss, "__name__", self.loss)
+        returned = "y has" if self.loss is None else f"The loss {name!r} returned"
         if values.shape not in ((n,), (n, n_values)):
             raise ValueError(
-                f"The loss {name!r} returned shape {values.shape} for {n} rows; it "
-                f"must return {n} numbers, one for each row."
+                f"{returned} shape {values.shape} for {n} rows; it must be {n} "
+                "numbers, one for each row."
             )
-        values = values.astype(float).reshape(n, n_values)
+        # A cast would cut complex numbers and count days.
+        if values.dtype.kind in "cmM":
+            raise TypeError(f"{returned} {values.dtype}; it must be real numbers.")
+        try:
+            values = values.astype(float).reshape(n, n_values)
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"{returned} {values.ravel()[0]!r}, which is no number."
+            ) from error
         if not np.isfinite(values).all():
             raise ValueError(
-                f"The loss {name!r} returned {values[~np.isfinite(values)][0]} for one "
-                "of the rows; it must be finite, so clip it or leave such rows out."
+                f"{returned} {values[~np.isfinite(values)][0]} for one of the rows; "
+                "it must be finite, so clip it or leave such rows out."
+            )
+        largest = np.abs(values).max(initial=0.0)
+        # Later, small values stand beside those of the rows before.
+        too_small = self._first is None and 0 < largest < SMALLEST_VALUE
+        if largest > LARGEST_VALUE or too_small:
+            raise ValueError(
+                f"{returned} numbers as {'small' if too_small else 'large'} as "
+                f"{largest:.3g}, whose powers cannot be added; use other units, and "
+                "multiply the estimate."
             )
         return values
 
@@ -333,4 +353,8 @@ def surrogate_score(surrogate, integrand, X, y, n):
         raise ValueError(
             "surrogate gives scores that are not finite; give finite ones."
         )
-    return score.astype(float)
+    score = score.astype(float)
+    largest = np.abs(score).max(initial=0.0)
+    # Only their ratios matter.
+    out_of_range = largest > LARGEST_VALUE or 0 < largest < SMALLEST_VALUE
+    return score / largest if out_of_range else score

@@ -6,7 +6,6 @@ from numbers import Number
 import numpy as np
 from scipy import sparse
 from sklearn.utils import check_consistent_length
-from sklearn.utils.validation import validate_data
 
 from sklearn_awsgd._importance.bins import (
     MAX_STRATA,
@@ -35,7 +34,12 @@ from sklearn_awsgd._spaces import (
     PoolSpace,
     ProblemView,
 )
-from sklearn_awsgd._validation import check_rows, check_weights
+from sklearn_awsgd._validation import (
+    check_rows,
+    check_strata,
+    check_weights,
+    validate_data,
+)
 from sklearn_awsgd.samplers import (
     BaseSampler,
     GaussianSampler,
@@ -133,6 +137,7 @@ def plan_run(
 def _plan_rows(estimator, sampler, X, given, generator):
     """Return rounds of the rows of X."""
     n, y = n_rows(X), given["y"]
+    check_strata(given["strata"])
     check_consistent_length(X, y, given["strata"])
     weights = check_weights(given["sample_weight"], n)
     y = y if y is None or hasattr(y, "iloc") else np.asarray(y)
@@ -319,6 +324,8 @@ def _squared_norms(X):
 
 def _numbers(X, remedy):
     """Return X as an array of numbers."""
+    if np.asarray(X).dtype.kind == "c":
+        raise TypeError(remedy)
     try:
         X = np.ascontiguousarray(X, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -28,9 +28,14 @@ def minimize_l1_model(
         Set to the minimiser.
     max_sweeps : int
         Largest number of sweeps over the coordinates.
+
+    Returns
+    -------
+    last_gain : float
+        Twice what the best coordinate gained in the last sweep; 0 at the minimum.
     """
     cdef Py_ssize_t _sweep, j, k, p = w.shape[0]
-    cdef double old, new, change, largest, first = 0.0
+    cdef double old, new, change, largest = 0.0, first = 0.0
     cdef double[::1] slope = np.array(gradient)
     d[:] = 0.0
     with nogil:
@@ -49,7 +54,9 @@ def minimize_l1_model(
                     largest = max(largest, change * change * hessian[j, j])
             first = max(first, largest)
             if largest <= 1e-16 * first:
+                largest = 0.0
                 break
+    return largest
 
 
 cdef class SoftmaxModel:

@@ -55,10 +55,10 @@ cdef extern from *:
     #define PREFETCH(address)
     #endif
     /* Functions marked WIDE use wider registers where the processor has them, chosen
-       when the module is loaded. Nothing is fused, so the results are the same with
-       any width. */
+       when the module is loaded, which is before sanitizers are ready. Nothing is
+       fused, so the results are the same with any width. */
     #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) \\
-        && defined(__GLIBC__)
+        && defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
     #define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
     #else
     #define WIDE

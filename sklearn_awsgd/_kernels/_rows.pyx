@@ -11,6 +11,7 @@ import numpy as np
 from scipy import sparse
 
 cimport numpy as cnp
+from libc.limits cimport INT_MAX
 from scipy.linalg.cython_blas cimport daxpy, ddot
 
 cnp.import_array()
@@ -41,9 +42,19 @@ cdef class Rows:
         self.index_kind = DENSE
         self.values = <const char*> cnp.PyArray_DATA(data)
         self.longest = self.n_features
+        if self.n_features > INT_MAX:
+            raise ValueError(
+                f"X has {self.n_features} features; at most {INT_MAX} can be trained."
+            )
         if sparse.issparse(X):
             if X.indices.dtype != X.indptr.dtype:
                 raise ValueError("X.indices and X.indptr must have one dtype.")
+            if X.indices.dtype not in (np.int32, np.int64) or not (
+                X.indices.flags.c_contiguous and X.indptr.flags.c_contiguous
+            ):
+                raise ValueError(
+                    "X.indices and X.indptr must be contiguous and int32 or int64."
+                )
             self.index_kind = INT32 if X.indices.dtype == np.int32 else INT64
             self.indices = <const char*> cnp.PyArray_DATA(X.indices)
             self.indptr = <const char*> cnp.PyArray_DATA(X.indptr)
@@ -78,6 +89,98 @@ cdef class Rows:
                 get_row(self, i, &row)
                 view[i] = squared_norm(&row)
         return norms
+
+
+cdef extern from *:
+    """
+    /* Whether columns are outside, and how often one is not behind the one before it:
+       counted in the type of the columns, so that they stay in wide registers. */
+    #define SCAN(NAME, TYPE, UNSIGNED)                                              \\
+        WIDE static int NAME(                                                       \\
+            const TYPE* j, Py_ssize_t n, Py_ssize_t width, Py_ssize_t* n_falls      \\
+        ) {                                                                         \\
+            TYPE outside = 0, falls = 0;                                            \\
+            for (Py_ssize_t k = 0; k < n; k++)                                      \\
+                outside |= (UNSIGNED) j[k] >= (UNSIGNED) width;                     \\
+            for (Py_ssize_t k = 1; k < n; k++)                                      \\
+                falls += j[k] <= j[k - 1];                                          \\
+            *n_falls += falls;                                                      \\
+            return outside != 0;                                                    \\
+        }
+    SCAN(scan_int, int, unsigned int)
+    SCAN(scan_long, long long, unsigned long long)
+    """
+    int scan_int(
+        const int* j, Py_ssize_t n, Py_ssize_t width, Py_ssize_t* n_falls
+    ) noexcept nogil
+    int scan_long(
+        const long long* j, Py_ssize_t n, Py_ssize_t width, Py_ssize_t* n_falls
+    ) noexcept nogil
+
+
+ctypedef fused Index:
+    int
+    long long
+
+
+# Columns that are looked at together: they stay in the cache between two looks.
+cdef enum:
+    TOGETHER = 2048
+
+
+def check_places(const Index[::1] indptr, const Index[::1] indices, Py_ssize_t width):
+    """Check where the numbers of a compressed sparse matrix are, in one pass.
+
+    Parameters
+    ----------
+    indptr : ndarray of int of shape (n_rows + 1,)
+        Where rows begin and end.
+    indices : ndarray of int of shape (n_nonzero,)
+        Columns, row after row.
+    width : int
+        Number of columns.
+
+    Returns
+    -------
+    bad_row : int
+        First row that does not begin at 0, or ends before it begins or behind the
+        end of `indices`; -1 if there is none.
+    bad_index : int
+        Position in `indices` of the first that is no column; -1 if there is none.
+    is_canonical : bool
+        Whether the columns of each row are sorted and different.
+    """
+    cdef Py_ssize_t n_rows = indptr.shape[0] - 1, n = indices.shape[0]
+    cdef Py_ssize_t i, k, begin, size
+    cdef Py_ssize_t n_falls = 0, n_falls_between = 0
+    cdef Py_ssize_t bad_row = -1, bad_index = -1
+    cdef bint is_outside = False
+    with nogil:
+        for i in range(n_rows):
+            if indptr[0] != 0 or not indptr[i] <= indptr[i + 1] <= n:
+                bad_row = i
+                break
+        n = indptr[n_rows] if bad_row < 0 else 0
+        begin = 0
+        while begin < n:
+            size = min(<Py_ssize_t> TOGETHER, n - begin)
+            if Index is int:
+                is_outside |= scan_int(&indices[begin], size, width, &n_falls)
+            else:
+                is_outside |= scan_long(&indices[begin], size, width, &n_falls)
+            # The last one again, before the next ones.
+            begin += TOGETHER - 1
+        # From one row to the next columns may fall.
+        for i in range(1, n_rows if n > 0 else 0):
+            begin = indptr[i]
+            if 0 < begin < indptr[i + 1]:
+                n_falls_between += indices[begin] <= indices[begin - 1]
+        if is_outside:
+            for k in range(n):
+                if not 0 <= indices[k] < width:
+                    bad_index = k
+                    break
+    return bad_row, bad_index, n_falls == n_falls_between
 
 
 cdef double dense_dot(const double* x, const double* w, Py_ssize_t size) noexcept nogil:

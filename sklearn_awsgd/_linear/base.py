@@ -15,14 +15,18 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from sklearn_awsgd._documentation import DocumentationLinkMixin
+from sklearn_awsgd._base import EstimatorMixin
 from sklearn_awsgd._kernels import _losses
 from sklearn_awsgd._kernels.settings import Penalty
 from sklearn_awsgd._linear import data as _data
 from sklearn_awsgd._linear import steps as _steps
-from sklearn_awsgd._linear.limits import limit_warning
+from sklearn_awsgd._linear.limits import (
+    ignored_settings,
+    limit_warning,
+    rounding_warning,
+)
 from sklearn_awsgd._linear.phases.sampling import Draws
 from sklearn_awsgd._linear.streaming import StreamingMixin
 from sklearn_awsgd._linear.streams.seed import seed_of
@@ -39,14 +43,13 @@ from sklearn_awsgd._validation import (
     check_parameters,
     check_weights,
     unchanged_on_failure,
+    validate_data,
 )
 from sklearn_awsgd.samplers import LevelSampler, StrataSampler, UniformSampler
 from sklearn_awsgd.samplers.base import resolve_sampler
 
 
-class BaseAWSGD(
-    StreamingMixin, DocumentationLinkMixin, BaseEstimator, metaclass=ABCMeta
-):
+class BaseAWSGD(StreamingMixin, EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
     """Base class of the linear estimators.
 
     A subclass checks its targets and encodes them, one for each problem (one-vs-rest,
@@ -344,6 +347,14 @@ class BaseAWSGD(
         self.sampler_.prepare(space, len(targets), targets[0].n_groups, data.strata)
         tasks = self._make_tasks(data, targets)
         rules = self._make_rules(data, tasks, streaming)
+        for text in ignored_settings(
+            self,
+            self.sampler_,
+            data,
+            to_optimum=rules.to_optimum,
+            streaming=streaming,
+        ):
+            warnings.warn(text, UserWarning, stacklevel=4)
         budget = Budget(self.max_iter, self.tol)
         if streaming:
             budget = Budget(1)
@@ -368,6 +379,10 @@ class BaseAWSGD(
                 "StandardScaler or MinMaxScaler, lower eta0, or use "
                 "learning_rate='adagrad'."
             ) from error
+        except BaseException:
+            # Other threads end with the piece that they are at.
+            budget.cancelled.set()
+            raise
         outcomes, logs = zip(*results, strict=True)
         self._history.extend(logs)
         text = limit_warning(self, budget, outcomes)
@@ -379,11 +394,28 @@ class BaseAWSGD(
             [o.effective_sample_size for o in outcomes]
         )
         self.duality_gap_ = data.total * np.array([o.duality_gap for o in outcomes])
+        if rules.to_optimum and data.X.dtype == np.float32:
+            self._round(tasks, data, budget)
         self.t_ = 1.0 + max(state["clock"][0] for state in self._states)
         self._draw_counts = counts if self.count_draws else None
         self._assign_coefficients(data.X.dtype)
         if not streaming and self._learns_exactly(data.strata):
             self._seeds = [seed_of(task) for task in tasks]
+
+    def _round(self, tasks, data, budget):
+        """Round the parameters as X is; the certificate is of what is returned."""
+        relative = []
+        for task in tasks:
+            v = task.parameters()
+            value = task.value(v)
+            rounded = v.astype(np.float32).astype(np.float64)
+            lost = task.value(rounded) - value
+            task.set_parameters(rounded)
+            self.duality_gap_[task.number] += data.total * max(lost, 0.0)
+            relative.append(lost / max(abs(value), np.finfo(np.float64).tiny))
+        text = rounding_warning(budget, relative)
+        if text:
+            warnings.warn(text, ConvergenceWarning, stacklevel=4)
 
     def _validation_score(self, validation, task):
         """Return the score of a task at its current coefficients."""

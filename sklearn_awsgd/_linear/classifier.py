@@ -310,11 +310,11 @@ default="auto"
         if self._multilabel:
             classes = np.arange(data.y.shape[1])
         else:
-            classes = np.unique(data.y)
             present = data.y
             if data.sample_weight is not None:
                 present = data.y[data.sample_weight > 0]
-            if (present == present[0]).all():
+            classes = np.unique(present)
+            if len(classes) < 2:
                 raise ValueError(
                     "The number of classes with positive weight has to be greater "
                     "than one; got 1 class. Give rows of at least two classes."

@@ -5,9 +5,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_consistent_length, check_random_state
-from sklearn.utils.validation import validate_data
 
-from sklearn_awsgd._validation import check_rows, mean_weight
+from sklearn_awsgd._validation import check_rows, mean_weight, validate_data
+
+# Weights of classes that are larger on average cannot be told from overflow.
+LARGEST_TOTAL = 1e150
 
 
 @dataclass
@@ -47,14 +49,22 @@ class Data:
     def set_mass(self, class_weight=None):
         """Set P from the sample weights and the class weights of the rows, or None."""
         weight, sample_weight = self.sample_weight, self.sample_weight
-        if class_weight is not None and sample_weight is None:
-            weight = class_weight
-            self.total = class_weight.mean()
-        elif class_weight is not None:
-            weight = sample_weight * class_weight
-            self.total = weight.sum() / sample_weight.sum()
-        if weight is not None:
-            self.mass = weight / weight.sum()
+        with np.errstate(over="ignore"):
+            if class_weight is not None and sample_weight is None:
+                weight = class_weight
+                self.total = class_weight.mean()
+            elif class_weight is not None:
+                weight = sample_weight * class_weight
+                self.total = weight.sum() / sample_weight.sum()
+        if weight is None:
+            return
+        if not 0 < self.total < LARGEST_TOTAL:
+            raise ValueError(
+                f"The weights of the classes are {self.total:.3g} on average, too "
+                "large or too small to add up; divide all of them by the largest, and "
+                "alpha by the same number."
+            )
+        self.mass = weight / weight.sum()
 
 
 @dataclass(frozen=True)

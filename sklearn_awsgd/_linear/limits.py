@@ -1,4 +1,54 @@
-"""What to tell users whose passes or time were over too early."""
+"""What to tell users: limits that came too early, settings that do nothing."""
+
+from sklearn_awsgd.samplers import LevelSampler
+
+
+def ignored_settings(estimator, sampler, data, *, to_optimum, streaming):
+    """Return a sentence for each setting that was given and has no effect."""
+    by_strata = getattr(sampler, "by", None) == "given"
+    is_ours = type(sampler).__module__.startswith("sklearn_awsgd.")
+    found = []
+    if data.strata is not None and not by_strata and is_ours:
+        found.append(
+            f"strata are given, but sampler={estimator.sampler!r} does not draw by "
+            "them; use sampler='strata'."
+        )
+    if estimator.scoring is not None and data.validation is None and not streaming:
+        found.append(
+            f"scoring={estimator.scoring!r} has no effect without held-out data; use "
+            "early_stopping=True, or give X_val and y_val."
+        )
+    if estimator.eta0 is not None and to_optimum:
+        found.append(
+            f"eta0={estimator.eta0!r} sets the first draws alone, as learning_rate="
+            "'auto' goes on to the optimum by exact passes; use another learning_rate, "
+            "or eta0=None."
+        )
+    if streaming and isinstance(sampler, LevelSampler):
+        found.append(
+            f"sampler={estimator.sampler!r} begins anew with each call of partial_fit, "
+            "which has no second look at a row; use sampler='auto'."
+        )
+    return found
+
+
+def rounding_warning(budget, losses):
+    """Return what to say if coefficients of single precision missed the tolerance.
+
+    Parameters
+    ----------
+    budget : Budget
+        Its tolerance.
+    losses : list of float
+        What each objective lost by rounding, relative to it.
+    """
+    if budget.tol is None or max(losses, default=0.0) <= budget.tol:
+        return None
+    return (
+        f"tol={budget.tol} was reached, but coefficients in single precision, as X is, "
+        f"lose {max(losses):.2g} of the objective; center and scale the features, for "
+        "example with StandardScaler, or give X as float64."
+    )
 
 
 def limit_warning(estimator, budget, outcomes):

@@ -9,6 +9,9 @@ from scipy import sparse
 from sklearn.utils import column_or_1d, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
+# Squares of targets are summed, and divided by.
+LARGEST_TARGET, SMALLEST_TARGET = 1e150, 1e-140
+
 
 @dataclass
 class Target(ABC):
@@ -86,13 +89,18 @@ class RealTarget(Target):
 
 
 def check_real_targets(y):
-    """Return the targets as a float64 vector whose squares are finite."""
+    """Return the targets as a float64 vector whose squares are finite and not lost."""
     y = column_or_1d(y).astype(np.float64, copy=False)
-    if np.abs(y).max() > 1e150:
-        raise ValueError(
-            "y has values so large that their squares overflow; scale the targets, "
-            "for example with TransformedTargetRegressor."
-        )
+    largest = np.abs(y).max()
+    for wrong, what in (
+        (largest > LARGEST_TARGET, "large that their squares overflow"),
+        (0 < largest < SMALLEST_TARGET, "small that their squares are lost"),
+    ):
+        if wrong:
+            raise ValueError(
+                f"y has values so {what}; scale the targets, for example with "
+                "TransformedTargetRegressor."
+            )
     return y
 
 
@@ -181,11 +189,15 @@ class Classes:
         """Whether there is one problem, whose groups are the classes."""
         return not self.is_multilabel and (self.is_softmax or len(self.values) == 2)
 
+    def codes(self, y):
+        """Return the number of each label; rows that do not count may have others."""
+        return np.minimum(np.searchsorted(self.values, y), len(self.values) - 1)
+
     def encode(self, y, mass):
         """Return the Target of each problem, from labels or indicators and P."""
         if self.is_multilabel:
             return [SignTarget(column > 0, mass) for column in y.T]
-        codes = np.searchsorted(self.values, y)
+        codes = self.codes(y)
         if self.is_softmax:
             return [CodeTarget(codes, len(self.values), mass)]
         positive = [1] if len(self.values) == 2 else range(len(self.values))
@@ -201,7 +213,7 @@ class Classes:
         """Return the class weight of each row, or None."""
         if class_weight is None:
             return None
-        codes = np.searchsorted(self.values, y)
+        codes = self.codes(y)
         if class_weight == "balanced" and sample_weight is not None:
             counts = np.bincount(
                 codes, weights=sample_weight, minlength=len(self.values)

@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 
 from sklearn_awsgd._kernels._losses import Huber, Loss
 from sklearn_awsgd._kernels.settings import Penalty, Rate
-from sklearn_awsgd._linear.curvature import MOST_PARAMETERS
+from sklearn_awsgd._linear.curvature import MOST_PARAMETERS, row_chunks
 from sklearn_awsgd._linear.data import Data
 from sklearn_awsgd._linear.objectives import LinearObjective, best_constant
 from sklearn_awsgd._linear.problems import dual_problem, linear_problem, softmax_problem
@@ -107,6 +107,17 @@ class Task(ABC):
     def constant_loss(self):
         """Return E_P[loss] of the intercepts alone."""
 
+    def value(self, v):
+        """Return the objective, kinks and penalties included."""
+        V = v.reshape(self.n_models, -1)
+        W = V[:, :-1]
+        penalty = self.penalty.l2 / 2 * np.sum(W**2)
+        return self._mean_loss(V) + penalty + self.penalty.l1 * np.abs(W).sum()
+
+    @abstractmethod
+    def _mean_loss(self, V):
+        """Return E_P[loss] of parameters, a line for each model."""
+
     @abstractmethod
     def make_problem(self):
         """Return the compiled problem."""
@@ -163,6 +174,16 @@ class LinearTask(Task):
             sharp=self.is_smooth,
         )
 
+    def _mean_loss(self, V):
+        total = 0.0
+        for part in row_chunks(self.n_samples):
+            z = self.data.X[part] @ V[0, :-1] + V[0, -1]
+            losses = self.loss(self.target.values[part], z)[0]
+            mass = self.data.mass
+            weights = 1 / self.n_samples if mass is None else mass[part]
+            total += np.sum(losses * weights)
+        return total
+
 
 class SoftmaxTask(Task):
     """Softmax regression: one linear model for each class, trained together."""
@@ -189,6 +210,10 @@ class SoftmaxTask(Task):
 
     def _intercepts(self):
         return np.array([state["intercept"][0] for state in self.states])
+
+    def _mean_loss(self, V):
+        there = self.make_objective()(V.ravel())
+        return there.value - self.penalty.l2 / 2 * np.sum(V[:, :-1] ** 2)
 
     def make_problem(self):
         return softmax_problem(self)

@@ -1,12 +1,16 @@
 """The phases of training in their order."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sklearn_awsgd._linear.phases.dual import plan_dual_steps, take_dual_steps
 from sklearn_awsgd._linear.phases.kinks import descend_over_kinks
 from sklearn_awsgd._linear.phases.sampling import sample_first, sample_until_stopped
+from sklearn_awsgd._linear.phases.span import CHEAP_SPAN, Span, span_cost
 from sklearn_awsgd._solver.runs import Outcome
+
+# Share of the objective that the basis of a span may lose where tol is None.
+ROUNDING_OF_BASIS = 1e-9
 
 
 @dataclass(frozen=True)
@@ -66,21 +70,49 @@ def train_to_optimum(task, draws, budget, log):
                 return solve_constant(task, log)
             task.begin_at_constants()
         plan = plan_dual_steps(task, budget.tol)
-        if plan is None:
-            outcome = sample_first(task, draws, budget, log)
-        else:
+        if plan is not None:
             dual = take_dual_steps(task, plan, draws, budget, log)
             outcome, report, dual_point = dual.outcome, dual.report, dual.dual_point
+        elif span_cost(task) > CHEAP_SPAN:
+            outcome = sample_first(task, draws, budget, log)
     if report is None:
         left = budget.after(outcome.n_iter)
         if left.max_passes <= 0:
             return outcome
-        report = descend_over_kinks(task, outcome.n_draws, left, log, dual_point)
+        report = descend_within(span_cost(task), task, outcome, left, log, dual_point)
     task.set_parameters(report.end.v, report.n_passes * draws.n_rows)
     outcome.n_iter += report.n_passes
     outcome.converged = report.converged
     outcome.duality_gap = report.gap
     return outcome
+
+
+def descend_within(cost, task, outcome, budget, log, dual_point):
+    """Go to the optimum by exact passes, in the span of the rows where that pays.
+
+    Passes over the rows as they are come first unless they cost more than the span;
+    what they have not reached by then, the span will. The parameters are those of
+    :func:`descend_over_kinks`; `cost` is that of the span, in passes.
+    """
+    n_passes, n_draws = 0, outcome.n_draws
+    if cost > CHEAP_SPAN:
+        first = replace(budget, max_passes=min(budget.max_passes, cost))
+        report = descend_over_kinks(task, n_draws, first, log, dual_point)
+        if report.converged or budget.is_spent(report.n_passes):
+            return report
+        n_passes = report.n_passes
+        task.set_parameters(report.end.v)
+    span = Span(task)
+    n_draws += n_passes * task.n_samples
+    # One pass is left for the rows as they are: the basis is exact up to rounding only.
+    report = descend_over_kinks(span.task, n_draws, budget.after(n_passes + 1), log)
+    inside, n_passes = report.end, n_passes + report.n_passes + 1
+    end = task.make_objective(report.width)(span.parameters(inside.v))
+    lost = abs(end.value - inside.value)
+    report = replace(report, end=replace(end, gap=inside.gap + lost), n_passes=n_passes)
+    log.add_exact(outcome.n_draws + n_passes * task.n_samples, end.value, report.gap)
+    report.converged &= lost <= (budget.tol or ROUNDING_OF_BASIS) * abs(end.value)
+    return report
 
 
 def solve_constant(task, log):

@@ -1,6 +1,7 @@
 """What a run may spend, and what is known of it: Budget, Record and Log."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from threading import Event
 from time import perf_counter
 
 import numpy as np
@@ -22,16 +23,19 @@ class Budget:
         the passes are over.
     deadline : float
         Value of ``perf_counter`` at which to stop.
+    cancelled : threading.Event
+        Set when nobody waits for the run any more, as after Ctrl-C.
     """
 
     max_passes: float = np.inf
     tol: float | None = None
     deadline: float = np.inf
+    cancelled: Event = field(default_factory=Event)
 
     @property
     def is_late(self):
         """Whether the time is over."""
-        return perf_counter() > self.deadline
+        return perf_counter() > self.deadline or self.cancelled.is_set()
 
     def is_spent(self, n_passes):
         """Return whether that many passes are all there are, or the time is over."""

@@ -14,6 +14,7 @@ from sklearn_awsgd.samplers.level import LevelSampler
 from sklearn_awsgd.samplers.norm import NormSampler
 from sklearn_awsgd.samplers.row_column import RowColumnSampler
 from sklearn_awsgd.samplers.strata import StrataSampler
+from sklearn_awsgd.samplers.trajectory import TrajectorySampler
 from sklearn_awsgd.samplers.uniform import UniformSampler
 
 __all__ = [
@@ -24,5 +25,6 @@ __all__ = [
     "OpenedSampler",
     "RowColumnSampler",
     "StrataSampler",
+    "TrajectorySampler",
     "UniformSampler",
 ]

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from sklearn_awsgd._documentation import DocumentationLinkMixin
+from sklearn_awsgd._base import EstimatorMixin
 from sklearn_awsgd._validation import check_option, check_parameters
 
 # What samplers draw from the spaces of :mod:`sklearn_awsgd._spaces`, in words.
@@ -24,7 +24,7 @@ DRAWN = {
 }
 
 
-class BaseSampler(DocumentationLinkMixin, BaseEstimator, ABC):
+class BaseSampler(EstimatorMixin, BaseEstimator, ABC):
     """Base class of samplers.
 
     A subclass has its parameters in ``__init__``, as every scikit-learn estimator, and

@@ -5,7 +5,7 @@ from sklearn.utils import check_array, column_or_1d
 
 from sklearn_awsgd._kernels import _samplers
 from sklearn_awsgd._spaces import StrataLayout
-from sklearn_awsgd._validation import Boolean, Options, Real
+from sklearn_awsgd._validation import Boolean, Options, Real, check_strata
 from sklearn_awsgd.samplers.base import BaseSampler, OpenedSampler
 
 # Draws that a gradient step of tau is made of, at most, where draws come in rounds.
@@ -145,6 +145,7 @@ class StrataSampler(BaseSampler):
                 "The sampler draws given strata, but strata=None: pass strata to fit "
                 "and partial_fit, or use sampler='label'."
             )
+        check_strata(strata)
         strata = column_or_1d(
             check_array(strata, ensure_2d=False, dtype=None, input_name="strata")
         )

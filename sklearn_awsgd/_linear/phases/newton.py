@@ -99,7 +99,11 @@ class NewtonDirection(Direction):
         ):
             bound = np.inf
         if self.inverse.diagonal:
-            if not trail.stands_still(tolerance, STILL_WITH_DIAGONAL):
+            # With fewer rows than features, the penalty is all there is along most
+            # directions, which a diagonal does not see: a certificate decides.
+            few_rows = self.objective.n_samples < self.objective.n_columns
+            blind = few_rows and np.isfinite(here.gap)
+            if blind or not trail.stands_still(tolerance, STILL_WITH_DIAGONAL):
                 bound = np.inf
         return min(bound, here.gap)
 
@@ -125,9 +129,10 @@ class NewtonDirection(Direction):
     def shorten(self, here, new, proposal, length):
         """Go to the minimum of the cubic through the values and slopes of both ends."""
         slope, new_slope = proposal.slope, new.gradient @ proposal.step
-        mean = slope + new_slope - 3 * (new.value - here.value) / length
-        root = np.sqrt(max(mean**2 - slope * new_slope, 0.0))
-        bottom = new_slope - slope + 2 * root
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = slope + new_slope - 3 * (new.value - here.value) / length
+            root = np.sqrt(max(mean**2 - slope * new_slope, 0.0))
+            bottom = new_slope - slope + 2 * root
         if not (np.isfinite(bottom) and bottom > 0):
             return 0.5
         return np.clip(1 - (new_slope + root - mean) / bottom, *CUT)

@@ -15,6 +15,8 @@ from sklearn_awsgd._linear.phases.descent import Direction, Proposal
 
 # The first share of the largest curvature that is added where there is too little.
 LEAST_FLOOR = 1e-4
+# Slopes of coefficients that stay zero may exceed the penalty by so much, relatively.
+KEPT_AT_ZERO = 1e-9
 # Sweeps of coordinate descent for a quadratic model.
 MAX_SWEEPS = 1000
 
@@ -39,13 +41,16 @@ class ProximalDirection(Direction):
         return there
 
     def propose(self, here, trail):
-        step = self._minimize_model(here)
+        step, last_gain = self._minimize_model(here)
         slope = here.gradient @ step + self.alpha_l1 * (
             np.abs(here.v[:-1] + step[:-1]).sum() - np.abs(here.v[:-1]).sum()
         )
         scale = max(abs(here.value), 1e-300)
         # With curvature added a model promises too little.
         sure = self.floor == 0 or trail.stands_still(self.tol * scale, descent.STILL)
+        # So it does short of its own minimum: as many sweeps as were made may gain as
+        # much again.
+        sure &= MAX_SWEEPS * len(step) * last_gain <= self.tol * scale
         estimate = -slope if sure else np.inf
         left = -slope / 2
         if left > descent.SLOW_STEP * self.left and left < descent.NEAR * scale:
@@ -57,23 +62,25 @@ class ProximalDirection(Direction):
         return Proposal(step, slope, scale, min(here.gap, estimate), estimate)
 
     def _minimize_model(self, here):
+        """Return the minimiser of the model, and what the last sweep gained at most."""
         hessian, _ = self.objective.hessian(here, self.n_rows, self.rng, self.floor)
         if self.alpha_l1 == 0:
             inverse = InverseCurvature.from_hessian(hessian, cost=0.0)
-            return -(inverse @ here.gradient)
+            return -(inverse @ here.gradient), 0.0
         hessian = np.triu(hessian) + np.triu(hessian, 1).T
         step = np.empty_like(here.v)
-        minimize_l1_model(
+        last_gain = minimize_l1_model(
             hessian, here.gradient, here.v, self.alpha_l1, step, MAX_SWEEPS
         )
-        if self.exact:
-            self._polish(hessian, here, step)
-        return step
+        if self.exact and self._polish(hessian, here, step):
+            last_gain = 0.0
+        return step, last_gain
 
     def _polish(self, hessian, here, step):
         """Solve exactly for the coefficients that coordinate descent left nonzero.
 
-        Where that keeps their signs: else the descent was not at its end.
+        Return whether that is the minimum: it keeps their signs, else the step stays as
+        it is, and leaves the others zero.
         """
         new = here.v + step
         signs = np.append(np.sign(new[:-1]), 0.0)
@@ -84,8 +91,11 @@ class ProximalDirection(Direction):
             hessian[np.ix_(active, active)], cost=0.0
         )
         exact = -(inverse @ slope)
-        if (np.sign(here.v[active] + exact)[:-1] == signs[active][:-1]).all():
-            step[active] = exact
+        if (np.sign(here.v[active] + exact)[:-1] != signs[active][:-1]).any():
+            return False
+        step[active] = exact
+        slope = here.gradient[~active] + hessian[~active] @ step
+        return bool((np.abs(slope) <= self.alpha_l1 * (1 + KEPT_AT_ZERO)).all())
 
     def last_word(self, here, new, proposal):
         """Trust the model once more, where it is exact."""

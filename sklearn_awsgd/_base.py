@@ -1,0 +1,62 @@
+"""What all estimators share: parameters, links to their pages, how they are saved."""
+
+from functools import cache
+from importlib.metadata import PackageNotFoundError, metadata
+
+from sklearn_awsgd._persistence import reduce_with_format
+
+
+@cache
+def documentation_url():
+    """Return the address of the documentation in the package's metadata, or "".
+
+    It is the entry "Documentation" of ``project_urls``. Without one there is no link: a
+    link to a page that does not exist is worse than none.
+    """
+    try:
+        urls = metadata("sklearn_awsgd").get_all("Project-URL") or []
+    except PackageNotFoundError:
+        return ""
+    named = dict(url.partition(", ")[::2] for url in urls)
+    return named.get("Documentation", "").rstrip("/")
+
+
+class EstimatorMixin:
+    """What all estimators of the package share.
+
+    A subclass names its page of the documentation in `_doc_page`; there is a link to it
+    where the documentation has an address. Saved models tell their format.
+    """
+
+    _doc_link_module = "sklearn_awsgd"
+
+    @property
+    def _doc_link_template(self):
+        url = documentation_url()
+        return f"{url}/{self._doc_page}.html" if url else ""
+
+    def __reduce_ex__(self, protocol):
+        return reduce_with_format(self, super().__reduce_ex__(protocol))
+
+    def set_params(self, **params):
+        """Set parameters, as scikit-learn does.
+
+        Parameters
+        ----------
+        **params : dict
+            Parameters; those of a sampler object as ``sampler__mixing``.
+
+        Returns
+        -------
+        self : object
+            The estimator.
+        """
+        sampler = params.get("sampler", getattr(self, "sampler", None))
+        nested = [name for name in params if name.startswith("sampler__")]
+        if nested and isinstance(sampler, str):
+            raise ValueError(
+                f"{nested[0]} is a parameter of a sampler, but sampler={sampler!r} is "
+                "a name; give an object of sklearn_awsgd.samplers, such as "
+                "sampler=StrataSampler()."
+            )
+        return super().set_params(**params)

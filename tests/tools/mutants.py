@@ -1,0 +1,313 @@
+"""Deliberate faults, and the tests that catch them.
+
+Each mutant is a text that stands once in the package, what stands there instead, and
+the test files that are expected to fail. The faults are made in a copy of the tree, one
+at a time; kernels that are touched are compiled again. A mutant that no test catches,
+or whose text is no longer found, is an error.
+
+    python tests/tools/mutants.py              all of them
+    python tests/tools/mutants.py --only loop  those whose names have a word
+    python tests/tools/mutants.py --list       names, files and texts
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tree import ROOT, build, copy_of_tree, python
+
+# Seconds that the tests of a mutant may take.
+TIMEOUT = 600
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A fault: `text` becomes `instead`, and `tests` are to fail."""
+
+    name: str
+    text: str
+    instead: str
+    tests: str
+
+    def path(self):
+        """Return the one file of the package that has the text."""
+        sources = sorted((ROOT / "sklearn_awsgd").rglob("*.py*"))
+        sources = [path for path in sources if path.suffix in (".py", ".pyx", ".pxd")]
+        found = [
+            (path, path.read_text().count(self.text))
+            for path in sources
+            if self.text in path.read_text()
+        ]
+        if len(found) != 1 or found[0][1] != 1:
+            places = ", ".join(f"{path.name} ({n})" for path, n in found) or "no file"
+            raise LookupError(
+                f"mutant {self.name!r}: its text is in {places}, it has to stand once; "
+                f"write it anew: {self.text!r}"
+            )
+        return found[0][0].relative_to(ROOT)
+
+
+MUTANTS = [
+    # Kernels.
+    Mutant(
+        "loop: the weight is not 1/q",
+        "                weight = 1.0 / x.q\n",
+        "                weight = 1.0\n",
+        "test_loop.py test_samplers.py test_linear_kernels.py",
+    ),
+    Mutant(
+        "loop: the sampler never moves",
+        "            sampler.adapt()\n",
+        "            pass\n",
+        "test_loop.py test_samplers.py",
+    ),
+    Mutant(
+        "rows: the last number of an odd dense row is forgotten",
+        "            even += x[size - 1] * w[size - 1]\n        return even + odd",
+        "            pass\n        return even + odd",
+        "test_rows.py",
+    ),
+    Mutant(
+        "rows: a sparse product reads the wrong column",
+        "odd += x[k + 1] * w[j[k + 1]]",
+        "odd += x[k + 1] * w[j[k]]",
+        "test_rows.py test_linear_kernels.py",
+    ),
+    Mutant(
+        "rows: index arrays are looked at with gaps",
+        "begin += TOGETHER - 1",
+        "begin += TOGETHER",
+        "test_sparse_input.py",
+    ),
+    Mutant(
+        "losses: the logistic curvature without its second factor",
+        "return fabs(derivative) * (1.0 - fabs(derivative))\n",
+        "return fabs(derivative)\n",
+        "test_losses.py",
+    ),
+    Mutant(
+        "losses: Huber's line is too high",
+        "return self.epsilon * (fabs(r) - 0.5 * self.epsilon)\n\n"
+        "    cdef double curvature",
+        "return self.epsilon * fabs(r)\n\n    cdef double curvature",
+        "test_losses.py",
+    ),
+    Mutant(
+        "losses: modified Huber has a slope of 2 on its line",
+        "derivative[0] = -4.0 * y",
+        "derivative[0] = -2.0 * y",
+        "test_losses.py",
+    ),
+    Mutant(
+        "steps: the l2 penalty shrinks twice",
+        "cdef double growth = 1.0 + rho * self.alpha_l2",
+        "cdef double growth = 1.0 + 2.0 * rho * self.alpha_l2",
+        "test_linear_kernels.py",
+    ),
+    Mutant(
+        "steps: the soft threshold goes through zero",
+        "return copysign(size, u) if size > 0.0 else 0.0",
+        "return copysign(size, u)",
+        "test_linear_kernels.py",
+    ),
+    Mutant(
+        "steps: the intercept of a constant rate stands still",
+        "            self.intercept[0] -= rho * g\n        if self.summing and not",
+        "            pass\n        if self.summing and not",
+        "test_linear_kernels.py",
+    ),
+    Mutant(
+        "samplers: shuffled passes leave a row at its place",
+        "there = size * <Py_ssize_t> (uniform(self.bits) * (k + 1))",
+        "there = size * <Py_ssize_t> (uniform(self.bits) * k)",
+        "test_samplers.py",
+    ),
+    Mutant(
+        "samplers: the density of strata forgets the safe part",
+        "            x.q += self.mixing * self.safe_density[x.i]\n\n"
+        "    cdef void observe(self, const Point* x) noexcept nogil:\n"
+        "        cdef Py_ssize_t s = x.origin\n",
+        "            pass\n\n"
+        "    cdef void observe(self, const Point* x) noexcept nogil:\n"
+        "        cdef Py_ssize_t s = x.origin\n",
+        "test_samplers.py",
+    ),
+    Mutant(
+        "samplers: the reference stratum moves too",
+        "for s in range(1, n_strata):\n            g = self.gradient[s]",
+        "for s in range(0, n_strata):\n            g = self.gradient[s]",
+        "test_samplers.py",
+    ),
+    Mutant(
+        "level: rows are one level too low",
+        "exponent = ilogb(norm2) // 2",
+        "exponent = ilogb(norm2) // 2 - 1",
+        "test_level_sampler.py",
+    ),
+    Mutant(
+        "level: a boundary is not shifted",
+        "                self.start[s] += 1\n                s -= 1",
+        "                s -= 1",
+        "test_level_sampler.py",
+    ),
+    Mutant(
+        "entries: the density of a product forgets the mixture",
+        "x.q = self.mixing + self.product_share(x.i, x.j)",
+        "x.q = self.product_share(x.i, x.j)",
+        "test_entry_samplers.py test_factorization_kernels.py",
+    ),
+    Mutant(
+        "two-way: the way through the column is forgotten",
+        "x.q = self.mixing + self.density[x.i] + self.density[n + x.j]",
+        "x.q = self.mixing + self.density[x.i]",
+        "test_entry_samplers.py test_factorization_kernels.py",
+    ),
+    Mutant(
+        "factorization: the ridge of a proximal step is doubled",
+        "shrink = 1.0 / (1.0 + h * self.alpha) if self.proximal",
+        "shrink = 1.0 / (1.0 + 2.0 * h * self.alpha) if self.proximal",
+        "test_factorization_kernels.py",
+    ),
+    Mutant(
+        "factorization: the squared norm misses the ridge",
+        "            + self.alpha * self.alpha * (norm2 + bias2)\n",
+        "",
+        "test_factorization_kernels.py",
+    ),
+    Mutant(
+        "dual: the conjugate of another point",
+        "conjugate[0] = derivative * here - value",
+        "conjugate[0] = derivative * z - value",
+        "test_dual.py",
+    ),
+    # Phases, objectives and stopping.
+    Mutant(
+        "weights: a row of weight zero may be drawn",
+        "self.rows = self.rows[mass > 0]",
+        "self.rows = self.rows[mass >= 0]",
+        "test_samplers.py test_classifier.py",
+    ),
+    Mutant(
+        "row solver: no ridge",
+        "    ridge = ridge + JITTER * trace\n",
+        "    ridge = 0 * ridge + JITTER * trace\n",
+        "test_factorization.py",
+    ),
+    Mutant(
+        "entry weights: their mean is not one",
+        "data.weights = used / (used.sum() / data.n_entries)",
+        "data.weights = used",
+        "test_factorization.py test_far_ends.py",
+    ),
+    Mutant(
+        "checks: sparse matrices are trusted",
+        '    elif X.format in ("csr", "csc", "bsr"):\n'
+        "        return _check_compressed(X, name)\n",
+        "",
+        "test_sparse_input.py",
+    ),
+    # Intervals.
+    Mutant(
+        "intervals: both tails at one end",
+        "tail = (1 - confidence) / 2",
+        "tail = 1 - confidence",
+        "test_importance_integration.py test_importance.py",
+    ),
+    Mutant(
+        "intervals: no event is hidden",
+        "event = sign * np.max(sign * (self.hidden @ v), initial=0.0)",
+        "event = 0.0",
+        "test_importance_integration.py test_importance.py",
+    ),
+    Mutant(
+        "intervals: rows drawn are not rows fewer",
+        "self.leverage2 = sizes * (sizes - counts) / (n * np.maximum(n - 1, 1))",
+        "self.leverage2 = sizes * sizes / (n * np.maximum(n - 1, 1))",
+        "test_importance_stratified.py test_importance.py",
+    ),
+    Mutant(
+        "rounds: weights by draws alone",
+        "weight = n * np.sqrt(self.n_draws) * trust",
+        "weight = n * trust",
+        "test_importance_integration.py test_importance_families.py",
+    ),
+    Mutant(
+        "rounds: the variance of a round is that of a draw",
+        "second = deviation.T @ deviation / (n * (n - 1))",
+        "second = deviation.T @ deviation / (n - 1)",
+        "test_importance_integration.py",
+    ),
+]
+
+
+def kill(mutant, path, folder):
+    """Return which test catches a mutant, or None."""
+    target = folder / path
+    original = target.read_text()
+    compiled = path.suffix != ".py"
+    kernels = folder / "sklearn_awsgd" / "_kernels"
+    made = [*kernels.glob("*.c"), *kernels.glob("*.so")] if compiled else []
+    kept = {p: p.read_bytes() for p in made}
+    try:
+        target.write_text(original.replace(mutant.text, mutant.instead))
+        if compiled:
+            build(folder, CFLAGS="-g0 -O1")
+        tests = [f"tests/{name}" for name in mutant.tests.split()]
+        options = ["-x", "-q", "--no-header", "-p", "no:cacheprovider"]
+        try:
+            result = python(folder, "-m", "pytest", *options, *tests, timeout=TIMEOUT)
+        except subprocess.TimeoutExpired:
+            return f"no end within {TIMEOUT} s"
+    finally:
+        target.write_text(original)
+        # In the order in which they are made, so that nothing looks out of date.
+        for product, content in kept.items():
+            product.write_bytes(content)
+    if result.returncode == 0:
+        return None
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", result.stdout, re.MULTILINE)
+    if failed is None and result.returncode > 0:
+        raise RuntimeError(f"the tests did not run:\n{result.stdout[-2000:]}")
+    return failed.group(1) if failed else f"signal {-result.returncode}"
+
+
+def main():
+    """Run the mutants that were asked for; return the number that survived."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="*", default=[""], help="words of the names")
+    parser.add_argument("--list", action="store_true")
+    options = parser.parse_args()
+    # All of them, so that a text that has gone is seen before an hour has passed.
+    places = [mutant.path() for mutant in MUTANTS]
+    chosen = [
+        (mutant, path)
+        for mutant, path in zip(MUTANTS, places, strict=True)
+        if any(word in mutant.name for word in options.only)
+    ]
+    if options.list:
+        for mutant, path in chosen:
+            print(f"{mutant.name}\n    {path}: {mutant.text.strip()!r}")
+        return 0
+    survivors = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        copy_of_tree(folder, compiled=True)
+        for mutant, path in chosen:
+            begin = time.perf_counter()
+            caught = kill(mutant, path, folder)
+            seconds = time.perf_counter() - begin
+            print(f"{mutant.name:<58} {caught or 'SURVIVES'}  ({seconds:.0f} s)")
+            sys.stdout.flush()
+            if caught is None:
+                survivors.append(mutant.name)
+    print(f"{len(chosen) - len(survivors)} of {len(chosen)} mutants were caught")
+    return len(survivors)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

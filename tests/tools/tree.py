@@ -1,0 +1,68 @@
+"""Copies of the source tree, to be changed, compiled and tested apart."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+# Tests that run kernels directly, one file after the other in the same process.
+KERNEL_TESTS = (
+    "test_loop.py test_rows.py test_losses.py test_samplers.py test_level_sampler.py "
+    "test_linear_kernels.py test_dual.py test_objectives.py test_entry_samplers.py "
+    "test_factorization_kernels.py test_sparse_input.py"
+).split()
+
+
+def copy_of_tree(folder, compiled=False):
+    """Copy what git knows into a folder, and the compiled modules if wanted."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    paths = [Path(name) for name in listed.stdout.split("\0") if name]
+    if compiled:
+        # With the C files, without which Cython would make all of them again.
+        kernels = ROOT / "sklearn_awsgd" / "_kernels"
+        made = [*kernels.glob("*.c"), *kernels.glob("*.so")]
+        paths += [path.relative_to(ROOT) for path in made]
+    for path in paths:
+        if (ROOT / path).exists():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / path, folder / path)
+
+
+def kernel_tests(folder):
+    """Return the kernel tests that a tree has."""
+    paths = [Path("tests") / name for name in KERNEL_TESTS]
+    return [str(path) for path in paths if (folder / path).exists()]
+
+
+def python(folder, *arguments, quiet=True, timeout=None, **environment):
+    """Run Python in a copy, whose package comes first; return the finished process."""
+    environment = os.environ | {"PYTHONPATH": str(folder)} | environment
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        environment.setdefault(name, "1")
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=quiet,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def build(folder, **environment):
+    """Compile the kernels of a copy in place."""
+    result = python(folder, "setup.py", "build_ext", "--inplace", **environment)
+    if result.returncode:
+        raise RuntimeError(
+            f"the kernels do not compile:\n{result.stdout[-2000:]}\n"
+            f"{result.stderr[-2000:]}"
+        )
