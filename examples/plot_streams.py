@@ -103,6 +103,9 @@ def main():
         ylabel=f"log-loss of new rows, mean of {SMOOTHING} chunks",
         title="A stream whose model changes half-way",
     )
+    ticks = [0.25, 0.5, 1, 2]
+    axes.set_yticks(ticks, map(str, ticks))
+    axes.minorticks_off()
     axes.legend(frameon=False, fontsize=9)
     if save:
         figure.savefig(Path(__file__).with_suffix(".png"), dpi=130)

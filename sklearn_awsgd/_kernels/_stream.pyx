@@ -10,10 +10,9 @@ import numpy as np
 from libc.math cimport INFINITY, copysign, exp, fabs, fmax
 
 from sklearn_awsgd._kernels._losses cimport Loss
-# PREFETCH for WIDE.
-from sklearn_awsgd._kernels._rows cimport (  # no-cython-lint
-    PREFETCH, Row, Rows, axpy, dot, get_row
-)
+# For WIDE.
+from sklearn_awsgd._kernels._rows cimport PREFETCH  # no-cython-lint
+from sklearn_awsgd._kernels._rows cimport Row, Rows, axpy, dot, get_row
 
 cdef extern from *:
     """

@@ -8,7 +8,12 @@ from sklearn.utils.metaestimators import available_if
 
 from sklearn_awsgd._kernels import _losses
 from sklearn_awsgd._linear.base import BaseAWSGD
-from sklearn_awsgd._linear.targets import Classes, check_labels
+from sklearn_awsgd._linear.targets import (
+    Classes,
+    are_known,
+    check_classes,
+    check_labels,
+)
 
 
 def _has_probabilities(estimator):
@@ -382,8 +387,9 @@ default="auto"
             )
 
     def _check_chunk(self, data, classes, first):
-        if not first and classes is None and self._are_known(data.y):
-            return
+        if not first and classes is None and not self._multilabel:
+            if are_known(data.y, self.classes_):
+                return
         was_multilabel = getattr(self, "_multilabel", None)
         data.y = y = self._check_targets(data.y)
         if not first and was_multilabel != self._multilabel:
@@ -395,38 +401,8 @@ default="auto"
             classes = np.arange(y.shape[1])
         elif classes is None and first:
             raise ValueError("classes must be passed on the first call to partial_fit.")
-        self._check_classes(classes, y, first)
-
-    def _are_known(self, y):
-        """Return whether y is a vector of known labels of the type of the classes."""
-        if self._multilabel or y.ndim != 1 or y.dtype != self.classes_.dtype:
-            return False
-        codes = np.searchsorted(self.classes_, y)
-        return (self.classes_[np.minimum(codes, len(self.classes_) - 1)] == y).all()
-
-    def _check_classes(self, classes, y, first):
-        """Check the classes of a stream, and keep them the first time."""
-        if classes is not None:
-            classes = np.unique(classes)
-            if not first and not np.array_equal(classes, self.classes_):
-                raise ValueError(
-                    f"classes={classes!r} is not the same as on last call to "
-                    f"partial_fit, was: {self.classes_!r}."
-                )
-        if first:
-            if len(classes) < 2 and not self._multilabel:
-                raise ValueError(
-                    "The number of classes has to be greater than one; got "
-                    f"{len(classes)} class."
-                )
-            self.classes_ = classes
-        if not self._multilabel:
-            unknown = np.setdiff1d(y, self.classes_)
-            if len(unknown):
-                raise ValueError(
-                    f"y has labels {unknown!r} that are not in classes="
-                    f"{self.classes_!r}; name all classes at the first partial_fit."
-                )
+        known = None if first else self.classes_
+        self.classes_ = check_classes(classes, y, known)
 
     def decision_function(self, X):
         """Return the signed distance to the separating hyperplanes, up to scale.

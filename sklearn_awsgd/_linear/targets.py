@@ -131,6 +131,49 @@ def check_labels(y, class_weight):
     return y
 
 
+def are_known(y, classes):
+    """Return whether y is a vector of known labels, of the type of the classes."""
+    if y.ndim != 1 or y.dtype != classes.dtype:
+        return False
+    codes = np.searchsorted(classes, y)
+    return (classes[np.minimum(codes, len(classes) - 1)] == y).all()
+
+
+def check_classes(classes, y, known):
+    """Return the classes of a stream.
+
+    Parameters
+    ----------
+    classes : array-like or None
+        As given.
+    y : ndarray of shape (n_samples,) or (n_samples, n_labels)
+        Labels or indicators of a chunk.
+    known : ndarray or None
+        The classes of the calls before, if there were any.
+    """
+    if classes is not None:
+        classes = np.unique(classes)
+        if known is not None and not np.array_equal(classes, known):
+            raise ValueError(
+                f"classes={classes!r} is not the same as on last call to "
+                f"partial_fit, was: {known!r}."
+            )
+    if known is None:
+        if len(classes) < 2 and y.ndim == 1:
+            raise ValueError(
+                "The number of classes has to be greater than one; got "
+                f"{len(classes)} class."
+            )
+        known = classes
+    unknown = np.setdiff1d(y, known) if y.ndim == 1 else ()
+    if len(unknown):
+        raise ValueError(
+            f"y has labels {unknown!r} that are not in classes="
+            f"{known!r}; name all classes at the first partial_fit."
+        )
+    return known
+
+
 @dataclass(frozen=True)
 class Classes:
     """How classes become problems, and what to call their parts."""
