@@ -267,7 +267,8 @@ def kill(mutant, path, folder):
         target.write_text(original)
         # In the order in which they are made, so that nothing looks out of date.
         for product, content in kept.items():
-            product.write_bytes(content)
+            if product.read_bytes() != content:
+                product.write_bytes(content)
     if result.returncode == 0:
         return None
     failed = re.search(r"^(?:FAILED|ERROR) (\S+)", result.stdout, re.MULTILINE)
