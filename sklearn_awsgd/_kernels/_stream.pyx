@@ -7,7 +7,7 @@ A row here ends with what the intercept is multiplied with: the last of its p co
 
 import numpy as np
 
-from libc.math cimport INFINITY, copysign, exp, fabs, fmax
+from libc.math cimport INFINITY, copysign, exp, fabs, fmax, log1p
 
 from sklearn_awsgd._kernels._losses cimport Loss
 # For WIDE.
@@ -31,6 +31,8 @@ cdef enum:
     MOST_TRIALS = 40
 
 cdef double CLOSE = 1e-10
+# Slopes of calibrated scores.
+cdef double LEAST_SLOPE = 0.1, MOST_SLOPE = 10.0
 
 
 def evaluate_rows(
@@ -58,6 +60,156 @@ def evaluate_rows(
             result[2, k] *= a[k]
             total += result[0, k]
     return total
+
+
+def beyond_expansions(
+    const double[::1] derivatives, const double[::1] h, const double[::1] r,
+    const double[::1] t, double[::1] beyond,
+):
+    """Set `beyond` to what derivatives have beyond those of ``h t^2 / 2 - r t``.
+
+    Returns
+    -------
+    largest : float
+        The largest |t|.
+    """
+    cdef Py_ssize_t k
+    cdef double largest = 0.0
+    with nogil:
+        for k in range(t.shape[0]):
+            beyond[k] = derivatives[k] - (h[k] * t[k] - r[k])
+            largest = fmax(largest, fabs(t[k]))
+    return largest
+
+
+def expansions_along(
+    const double[::1] h, const double[::1] r, const double[::1] t,
+    const double[::1] step,
+):
+    """Return slope and half the curvature of all expansions along a step of scores.
+
+    And the largest |step|.
+    """
+    cdef Py_ssize_t k
+    cdef double slope = 0.0, square = 0.0, largest = 0.0
+    with nogil:
+        for k in range(t.shape[0]):
+            slope += step[k] * (h[k] * t[k] - r[k])
+            square += h[k] * step[k] * step[k]
+            largest = fmax(largest, fabs(step[k]))
+    return slope, 0.5 * square, largest
+
+
+def staleness(
+    const double[::1] curvatures, const double[::1] h, const double[::1] sizes
+):
+    """Return by how much of their sum curvatures differ from those of expansions."""
+    cdef Py_ssize_t k
+    cdef double off = 0.0, total = 0.0
+    with nogil:
+        for k in range(h.shape[0]):
+            off += fabs(curvatures[k] - h[k]) * sizes[k]
+            total += h[k] * sizes[k]
+    return off / total if total > 0.0 else (1.0 if off > 0.0 else 0.0)
+
+
+def class_sums(
+    Rows rows, const Py_ssize_t[::1] chosen, const double[::1] y,
+    const double[:, ::1] values, const double[::1] h, double[:, ::1] x,
+    double[:, ::1] totals,
+):
+    """Add up rows of either class, weighted by their curvatures.
+
+    Parameters
+    ----------
+    rows, y : Rows and ndarray of shape (n_rows,)
+        The rows, and their targets -1 and +1.
+    chosen : ndarray of int
+        Those to add up.
+    values : ndarray of shape (3, n_rows or more)
+        Losses and two derivatives.
+    h : ndarray of shape (n_rows or more,)
+        What curvatures are at most.
+    x : ndarray of shape (2, p)
+        The sums are added to.
+    totals : ndarray of shape (2, 2)
+        For each class the sums of curvatures and of |derivatives|, added to.
+    """
+    cdef Py_ssize_t k, i, label
+    cdef double weight
+    cdef Row row
+    with nogil:
+        for k in range(chosen.shape[0]):
+            i = chosen[k]
+            label = y[i] > 0.0
+            weight = min(values[2, i], h[i])
+            totals[label, 0] += weight
+            totals[label, 1] += fabs(values[1, i])
+            get_row(rows, i, &row)
+            axpy(weight, &row, &x[label, 0])
+
+
+def calibrate(
+    const double[::1] scores, const double[::1] y, const double[::1] a,
+    double[::1] point, const double[::1] prior, Py_ssize_t n_steps, double[::1] gains,
+):
+    """Take Newton steps of the logistic regression on scores and a constant.
+
+    Parameters
+    ----------
+    scores, y, a : ndarrays of shape (n_rows,)
+        Scores, targets -1 and +1, weights.
+    point : ndarray of shape (2,)
+        Slope and intercept; changed.
+    prior : ndarray of shape (5,)
+        Three numbers of a symmetric matrix and two of a vector: a quadratic.
+    n_steps : int
+        Number of steps.
+    gains : ndarray of shape (5,)
+        Set to the same of the expansion of these rows at the end.
+
+    Returns
+    -------
+    raw, own : float
+        Losses of the scores as they are, and at the first point.
+    """
+    cdef Py_ssize_t i, step
+    cdef double z, e, p, g, h, raw = 0.0, own = 0.0, g0, g1, h0, h1, h2, r0, r1
+    cdef double determinant
+    with nogil:
+        for i in range(scores.shape[0]):
+            z = -y[i] * scores[i]
+            raw += a[i] * (fmax(z, 0.0) + log1p(exp(-fabs(z))))
+            z = -y[i] * (scores[i] * point[0] + point[1])
+            own += a[i] * (fmax(z, 0.0) + log1p(exp(-fabs(z))))
+        for step in range(n_steps + 1):
+            g0, g1, h0, h1, h2 = 0.0, 0.0, 0.0, 0.0, 0.0
+            for i in range(scores.shape[0]):
+                z = scores[i] * point[0] + point[1]
+                e = exp(-fabs(z))
+                p = (1.0 if z > 0.0 else e) / (1.0 + e)
+                g = a[i] * (p - (y[i] > 0.0))
+                h = a[i] * p * (1.0 - p)
+                g0 += g
+                g1 += g * scores[i]
+                h0 += h
+                h1 += h * scores[i]
+                h2 += h * scores[i] * scores[i]
+            if step == n_steps:
+                break
+            r1 = g1 + prior[0] * point[0] + prior[1] * point[1] - prior[3]
+            r0 = g0 + prior[1] * point[0] + prior[2] * point[1] - prior[4]
+            h0 += prior[2]
+            h1 += prior[1]
+            h2 += prior[0]
+            determinant = h2 * h0 - h1 * h1
+            point[0] -= (h0 * r1 - h1 * r0) / determinant
+            point[1] -= (h2 * r0 - h1 * r1) / determinant
+            point[0] = min(max(point[0], LEAST_SLOPE), MOST_SLOPE)
+        gains[0], gains[1], gains[2] = h2, h1, h0
+        gains[3] = h2 * point[0] + h1 * point[1] - g1
+        gains[4] = h1 * point[0] + h0 * point[1] - g0
+    return raw, own
 
 
 cdef double implicit_score(

@@ -9,11 +9,15 @@ quadratic with a window. Whether it is used is for the same losses to decide.
 import numpy as np
 from scipy.special import expit, log_softmax, logsumexp
 
+from sklearn_awsgd._kernels import _stream
+
 # Rows that count, and the weight of a prior at slope 1 and intercept 0.
 WINDOW, PRIOR = 3000.0, 5.0
 # Rows of either class before it begins, and the least and most that it takes in.
 FIRST_ROWS, CHUNK, MOST_ROWS = 10, 250, 500
 STEPS = 2
+# The prior as such a quadratic, and the factors that are tried for softmax regression.
+AT_START = PRIOR * np.array([1.0, 0.0, 1.0, 1.0, 0.0])
 SLOPES = 0.1, 10.0
 # What it has to make good before it is used, in logarithms of probabilities.
 HANDICAP, FURTHEST = 3.0, 20.0
@@ -31,8 +35,8 @@ class Calibration:
     def __init__(self, n_problems):
         start = np.array([1.0, 0.0])
         self.point = np.tile(start, (n_problems, 1))
-        self.curvature = np.zeros((n_problems, 3))
-        self.slope = np.zeros((n_problems, 2))
+        # A quadratic of each: the three numbers of its matrix, and two of its slope.
+        self.known = np.zeros((n_problems, 5))
         self.seen = np.zeros((n_problems, 2))
         # How far it is behind scores as they are.
         self.behind = np.full(n_problems, HANDICAP)
@@ -75,47 +79,25 @@ class Calibration:
 
     def _learn(self, scores, targets, weights):
         """Learn from scores and targets of shape (n_problems, n_rows)."""
-        ready = self.seen.min(axis=1) >= FIRST_ROWS
-        positive = targets > 0
-        self.seen += np.stack([~positive @ weights, positive @ weights], axis=1)
-        if not ready.any():
-            return
-        keep = np.exp(-weights.sum() / WINDOW)
-        slope, intercept = self.point.T[:, :, None]
-        raw = np.logaddexp(0, -targets * scores) @ weights
-        own = np.logaddexp(0, -targets * (scores * slope + intercept)) @ weights
-        behind = keep * self.behind + np.where(ready, own - raw, 0)
-        self.behind = np.clip(behind, -FURTHEST, FURTHEST)
-        # The three numbers of a symmetric matrix for each problem, and two of a vector.
-        a, b, c = (keep * self.curvature).T + np.array([[PRIOR], [0.0], [PRIOR]])
-        d, e = (keep * self.slope).T + np.array([[PRIOR], [0.0]])
-        slope, intercept = self.point.T
-        powers = np.stack([np.ones_like(scores), scores, scores * scores], axis=2)
-        for step in range(STEPS + 1):
-            p = expit(scores * slope[:, None] + intercept[:, None])
-            g = weights * (p - positive)
-            h = weights * p * (1 - p)
-            g0, g1 = np.matmul(g[:, None], powers[..., :2])[:, 0].T
-            h0, h1, h2 = np.matmul(h[:, None], powers)[:, 0].T
-            if step == STEPS:
-                break
-            r1 = g1 + a * slope + b * intercept - d
-            r0 = g0 + b * slope + c * intercept - e
-            determinant = (a + h2) * (c + h0) - (b + h1) ** 2
-            slope = slope - ((c + h0) * r1 - (b + h1) * r0) / determinant
-            intercept = intercept - ((a + h2) * r0 - (b + h1) * r1) / determinant
-            slope = np.clip(slope, *SLOPES)
-        self.point[ready] = np.stack([slope, intercept], axis=1)[ready]
-        self.curvature[ready] = np.stack(
-            [a - PRIOR + h2, b + h1, c - PRIOR + h0], axis=1
-        )[ready]
-        self.slope[ready] = np.stack(
-            [
-                d - PRIOR + h2 * slope + h1 * intercept - g1,
-                e + h1 * slope + h0 * intercept - g0,
-            ],
-            axis=1,
-        )[ready]
+        keep, gains = np.exp(-weights.sum() / WINDOW), np.empty(5)
+        for k in range(len(scores)):
+            ready = self.seen[k].min() >= FIRST_ROWS
+            positive = weights[targets[k] > 0].sum()
+            self.seen[k] += weights.sum() - positive, positive
+            if ready:
+                known = keep * self.known[k]
+                raw, own = _stream.calibrate(
+                    scores[k],
+                    targets[k],
+                    weights,
+                    self.point[k],
+                    known + AT_START,
+                    STEPS,
+                    gains,
+                )
+                behind = keep * self.behind[k] + own - raw
+                self.behind[k] = min(max(behind, -FURTHEST), FURTHEST)
+                self.known[k] = known + gains
 
 
 class Temperature:

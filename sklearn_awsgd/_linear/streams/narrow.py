@@ -323,23 +323,23 @@ class NarrowStream:
         if len(self.summaries):
             t = np.append(np.zeros(n), self.summaries @ past.v)
             expand(past, at_hand, values, t, np.arange(n, len(t)))
-        labels = np.append(self.y, self.summary_y)
-        rows = np.append(leaving, np.arange(n, len(labels)))
-        h = np.minimum(values[2, rows], past.h[rows])
-        g = np.abs(values[1, rows])
-        positive = labels[rows] > 0
-        weights = np.zeros((2, len(labels)))
-        weights[positive.astype(int), rows] = h
-        curvature = np.array([h @ ~positive, h @ positive])
-        slope = np.array([g @ ~positive, g @ positive])
-        some = np.flatnonzero(curvature > 1e-200)
+        x, totals = np.zeros((2, len(past.v))), np.zeros((2, 2))
+        _stream.class_sums(
+            self.buffer.rows(), leaving, self.y, values, past.h, x, totals
+        )
+        for k, label in enumerate(self.summary_y):
+            own, weight = int(label > 0), past.h[n + k]
+            x[own] += weight * self.summaries[k]
+            totals[own] += weight, abs(values[1, n + k])
+        some = np.flatnonzero(totals[:, 0] > 1e-200)
         if not len(some):
             return
-        x = at_hand.combine_all(weights[some]) / curvature[some, None]
+        curvature, slope = totals[some].T
+        x = x[some] / curvature[:, None]
         # With p the probability of the other class, the derivatives of a rows are a p
         # and a p (1 - p).
-        y, slope = np.array([-1.0, 1.0])[some], slope[some]
-        p = np.clip(1 - curvature[some] / slope, 1e-12, 1 - 1e-12)
+        y = np.array([-1.0, 1.0])[some]
+        p = np.clip(1 - curvature / slope, 1e-12, 1 - 1e-12)
         score = x @ past.v
         h = slope * (1 - p)
         r = h * score + y * slope

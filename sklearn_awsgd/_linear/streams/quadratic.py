@@ -15,6 +15,7 @@ forgetting multiplies everything by a factor; quadratics of two streams add.
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
+from sklearn_awsgd._kernels import _stream
 from sklearn_awsgd._kernels._models import minimize_l1_model
 
 # Newton steps stop when they promise less than this much of the objective, which is a
@@ -34,6 +35,7 @@ FEW_ROWS = 1000
 JITTER, FLOOR = 1e-12, 1e-16
 # No step changes a score by more than this, relative to scores and targets.
 REACH = 10.0
+SHORTEST = 1e-12
 
 
 class Past:
@@ -150,13 +152,6 @@ class AtHand:
             total += c[self.n_rows :] @ self.summaries
         return total
 
-    def combine_all(self, weights):
-        """Return several sums at once, one for each line of weights."""
-        total = self.buffer.combine_all(weights[:, : self.n_rows])
-        if self.summaries is not None:
-            total += weights[:, self.n_rows :] @ self.summaries
-        return total
-
     def add_new_gram(self, weights, total, start):
         """Add the sum of weights_i x_i x_i^T over the rows from one on."""
         self.buffer.add_gram(weights, total, slice(self.start + start, None))
@@ -223,7 +218,7 @@ def settle(past, at_hand, problem, sizes, n_old, shared=None, enough=ENOUGH):
     r[new] = h[new] * t[new] - values[1, new]
     past.curvature += shared[1]
     past.slope += at_hand.buffer.combine(r[new], at_hand.start + n_old)
-    factor, tv = None, past.curvature @ v
+    factor, tv, beyond = None, past.curvature @ v, np.empty(n_at_hand)
     extra = penalties + FLOOR * past.n * (1 + sizes.max(initial=0))
     largest = np.abs(at_hand.y).max(initial=0)
     if past.n < FEW_ROWS:
@@ -234,7 +229,7 @@ def settle(past, at_hand, problem, sizes, n_old, shared=None, enough=ENOUGH):
         # A loss that is no logarithm is measured by its mean.
         enough *= 2 * total / max(at_hand.a.sum(), 1e-300)
     for _ in range(MOST_STEPS):
-        beyond = values[1] - (h * t - r)
+        longest = _stream.beyond_expansions(values[1], h, r, t, beyond)
         pull = at_hand.combine(beyond)
         smooth = tv - past.slope + penalties * v
         gradient = smooth + pull
@@ -245,23 +240,18 @@ def settle(past, at_hand, problem, sizes, n_old, shared=None, enough=ENOUGH):
             minimize_l1_model(matrix, gradient, v, threshold, step, 100)
         else:
             step = -dpotrs(factor, gradient, lower=1)[0]
-        promise = gradient @ step + threshold * (
-            np.abs(v[:-1] + step[:-1]).sum() - np.abs(v[:-1]).sum()
-        )
+        promise = gradient @ step
+        if threshold > 0:
+            promise += threshold * (
+                np.abs(v[:-1] + step[:-1]).sum() - np.abs(v[:-1]).sum()
+            )
         if not -promise > 2 * enough:
             break
-        t_step = at_hand.scores(step)
-        reach = REACH * (1 + largest + np.abs(t).max(initial=0))
-        furthest = np.abs(t_step).max(initial=0)
-        if furthest > reach:
-            step, t_step = step * (reach / furthest), t_step * (reach / furthest)
-            promise *= reach / furthest
-        tv_step = past.curvature @ step
-        linear = step @ smooth - t_step @ (h * t - r)
-        square = 0.5 * (
-            step @ tv_step + penalties @ (step * step) - h @ (t_step * t_step)
-        )
-        length = 1.0
+        t_step, tv_step = at_hand.scores(step), past.curvature @ step
+        slope, square, furthest = _stream.expansions_along(h, r, t, t_step)
+        linear = step @ smooth - slope
+        square = 0.5 * (step @ tv_step + penalties @ (step * step)) - square
+        length = min(1.0, REACH * (1 + largest + longest) / (furthest + 1e-300))
         while True:
             new_t = t + length * t_step
             new_total = at_hand.evaluate(problem, new_t, trial)
@@ -270,21 +260,20 @@ def settle(past, at_hand, problem, sizes, n_old, shared=None, enough=ENOUGH):
                 change += threshold * (
                     np.abs(v[:-1] + length * step[:-1]).sum() - np.abs(v[:-1]).sum()
                 )
-            if change <= 1e-4 * length * promise or length < 1e-6:
+            if change <= 1e-4 * length * promise or length < SHORTEST:
                 break
             length *= 0.5
-        if change > 0:
+        if not change <= 0:
             break
         v = v + length * step
         t, total, tv = new_t, new_total, tv + length * tv_step
         values, trial = trial, values
-        off = np.abs(values[2] - h) * sizes
-        if off.sum() > STALE * (h @ sizes):
-            which = np.flatnonzero(off > 0.5 * STALE * h * sizes)
+        if _stream.staleness(values[2], h, sizes) > STALE:
+            which = np.flatnonzero(np.abs(values[2] - h) > 0.5 * STALE * h)
             expand(past, at_hand, values, t, which)
             factor, tv = None, past.curvature @ v
     else:
-        beyond = values[1] - (h * t - r)
+        _stream.beyond_expansions(values[1], h, r, t, beyond)
         pull = at_hand.combine(beyond)
     past.v = v
     # From here on every row is expanded at v: what it has beyond its expansion has no

@@ -101,10 +101,6 @@ class DenseRows:
         """Return the sum of c_i x_i."""
         return c @ self._buffer[start : self.n_rows]
 
-    def combine_all(self, weights):
-        """Return several sums of rows, one for each line of weights."""
-        return weights @ self.X
-
     def add_gram(self, weights, total, which=slice(None)):
         """Add the sum of weights_i x_i x_i^T to `total`."""
         X = self.X[which]
@@ -211,10 +207,6 @@ class SparseRows:
         total = np.zeros(self.n_columns)
         _stream.combine(self.rows(start), c, total)
         return total
-
-    def combine_all(self, weights):
-        """Return several sums of rows, one for each line of weights."""
-        return np.array([self.combine(line) for line in weights])
 
     def add_gram(self, weights, total, which=slice(None)):
         """Add the sum of weights_i x_i x_i^T to `total`."""
