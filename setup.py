@@ -1,8 +1,10 @@
 """Compiled modules; everything else about the package is in setup.cfg."""
 
 import os
+import sys
 
 import numpy as np
+from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 KERNELS = [
@@ -35,15 +37,22 @@ FLAGS = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off"]
 if os.name == "nt":
     FLAGS = []
 
+# Processes for Cython, where they can be forked, and for the compiler.
+N_JOBS = os.cpu_count() or 1
+
+extensions = [
+    Extension(
+        f"sklearn_awsgd._kernels.{name}",
+        [f"sklearn_awsgd/_kernels/{name}.pyx"],
+        include_dirs=[np.get_include()],
+        define_macros=[("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION")],
+        extra_compile_args=FLAGS,
+    )
+    for name in KERNELS
+]
 setup(
-    ext_modules=[
-        Extension(
-            f"sklearn_awsgd._kernels.{name}",
-            [f"sklearn_awsgd/_kernels/{name}.pyx"],
-            include_dirs=[np.get_include()],
-            define_macros=[("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION")],
-            extra_compile_args=FLAGS,
-        )
-        for name in KERNELS
-    ]
+    ext_modules=cythonize(
+        extensions, nthreads=N_JOBS if sys.platform == "linux" else 0
+    ),
+    options={"build_ext": {"parallel": N_JOBS}},
 )

@@ -22,7 +22,8 @@ from sklearn_awsgd import (
     MinVarianceImportanceEstimator,
     samplers,
 )
-from sklearn_awsgd._solver.runs import run_batches
+from sklearn_awsgd._solver.records import Budget, Log
+from sklearn_awsgd._solver.runs import run_batches, solve
 from sklearn_awsgd._spaces import EntrySpace, PoolSpace, ProblemView, RowSpace
 from sklearn_awsgd._validation import Boolean
 from sklearn_awsgd.samplers import (
@@ -491,3 +492,21 @@ def test_samplers_and_spaces_know_no_estimator():
     for file in files:
         text = file.read_text()
         assert not re.search(r"sklearn_awsgd\._(linear|factorization|importance)", text)
+
+
+def test_the_problem_of_the_guide_goes_to_the_mean(rng):
+    """A problem written in Python, driven by a compiled sampler."""
+    MeanProblem = run_code_of_the_guide("mean-problem", "MeanProblem")
+    strata = np.arange(200) % 2
+    y = np.where(strata == 1, 50.0, 1.0) + rng.standard_normal(200)
+    space = RowSpace(None, np.ones(200))
+    sampler = StrataSampler(by="given")
+    sampler.prepare(space, 1, 1, strata)
+    opened = sampler.open(space, None, 0, np.random.PCG64(0))
+    problem, log = MeanProblem(y, eta0=1.0), Log()
+    outcome = solve(problem, opened, pass_length=200, budget=Budget(50), log=log)
+    assert outcome.n_draws == 10_000
+    assert abs(problem.w - y.mean()) < 2.0
+    # The objective of the draws is that of all rows, at w of the time.
+    last = log.records[-1].objective
+    assert abs(last / np.mean((y - problem.w) ** 2 / 2) - 1) < 0.2

@@ -219,7 +219,7 @@ cdef class ShuffledEntries(RandomSampler):
 
     cdef void next_block(self) noexcept nogil:
         cdef int filled = 0, slot
-        cdef Py_ssize_t chunk, e
+        cdef Py_ssize_t chunk, e, size
         if self.chunk_order.position > self.chunk_order.mask:
             shuffle(&self.chunk_order, self.bits)
         for slot in range(CHUNKS_OF_BLOCK):
@@ -233,7 +233,8 @@ cdef class ShuffledEntries(RandomSampler):
                 self.starts[filled] = chunk << self.chunk_bits
                 if self.entries.missing:
                     # In order this is quicker than entry by entry.
-                    for e in range(0, 1 << self.chunk_bits, 16):
+                    size = self.entries.n_entries - self.starts[filled]
+                    for e in range(0, min(1 << self.chunk_bits, size), 16):
                         PREFETCH(&self.entries.rows[self.starts[filled] + e])
                         PREFETCH(&self.entries.columns[self.starts[filled] + e])
                 filled += 1

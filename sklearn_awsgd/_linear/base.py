@@ -28,7 +28,12 @@ from sklearn_awsgd._linear.limits import (
     rounding_warning,
 )
 from sklearn_awsgd._linear.phases.sampling import Draws
-from sklearn_awsgd._linear.streaming import StreamingMixin
+from sklearn_awsgd._linear.streaming import (
+    begin_stream,
+    learn_chunk,
+    leave_stream,
+    merge_streams,
+)
 from sklearn_awsgd._linear.streams.seed import seed_of
 from sklearn_awsgd._linear.tasks import make_task
 from sklearn_awsgd._linear.train import Rules, train
@@ -42,6 +47,7 @@ from sklearn_awsgd._validation import (
     check_option,
     check_parameters,
     check_weights,
+    mean_weight,
     unchanged_on_failure,
     validate_data,
 )
@@ -49,13 +55,16 @@ from sklearn_awsgd.samplers import LevelSampler, StrataSampler, UniformSampler
 from sklearn_awsgd.samplers.base import resolve_sampler
 
 
-class BaseAWSGD(StreamingMixin, EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
+class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
     """Base class of the linear estimators.
 
     A subclass checks its targets and encodes them, one for each problem (one-vs-rest,
     softmax or real valued); each becomes a task that is trained by itself.
     """
 
+    # What is known of a stream, and what a fit leaves for one.
+    _stream = None
+    _seeds = None
     _doc_page = "classifier"
     # Losses by name, each a function of the estimator that makes the compiled loss.
     _losses = {
@@ -183,6 +192,89 @@ class BaseAWSGD(StreamingMixin, EstimatorMixin, BaseEstimator, metaclass=ABCMeta
             self._start_from(coef_init, intercept_init)
             self._train(data, targets)
         return self
+
+    def _partial_fit(self, X, y, sample_weight, strata, classes=None):
+        """Learn a chunk of a stream."""
+        started = perf_counter()
+        with unchanged_on_failure(self):
+            self._check_params()
+            self._check_streaming()
+            first = not hasattr(self, "coef_")
+            data = _data.check_data(
+                self, X, y, strata, reset=first, **self._target_checks
+            )
+            self._check_chunk(data, classes, first)
+            data.sample_weight = check_weights(sample_weight, len(data.y))
+            targets = self._encode(data)
+            exactly = self._learns_exactly(strata)
+            if first and not exactly:
+                self.sampler_ = self._make_sampler(strata, streaming=True)
+                self._start(data, targets)
+            elif not exactly:
+                leave_stream(self, data, targets)
+                self._go_on(data, targets)
+            weights = _data.StreamWeights() if first else self._stream_weights
+            sample, total = mean_weight(sample_weight), data.total
+            self._stream_weights = weights.weigh(data, sample_weight)
+            if exactly:
+                if self._stream is None:
+                    begin_stream(self, data.X, targets, weights.sample or sample)
+                learn_chunk(self, data, targets, sample, sample * total, started)
+            else:
+                self._train(data, targets, streaming=True)
+                self._history.thin()
+        return self
+
+    def merge(self, other):
+        """Take in what an estimator has learned from another part of a stream.
+
+        Past losses are quadratics, which add, as do the rows that are kept exactly: the
+        result is close to what one estimator would have learned from both parts, and
+        the same for the squared error. Both have to have been trained by
+        ``partial_fit`` with ``learning_rate="auto"``.
+
+        Parameters
+        ----------
+        other : object
+            An estimator with the same parameters, features and classes.
+
+        Returns
+        -------
+        self : object
+            This estimator, which now knows both; `other` is not changed.
+        """
+        merge_streams(self, other)
+        return self
+
+    def __copy__(self):
+        """Return a copy that learns by itself."""
+        other = type(self).__new__(type(self))
+        vars(other).update(vars(self))
+        if self._stream is not None:
+            other._stream = copy.deepcopy(self._stream)
+            other.sampler_ = copy.deepcopy(self.sampler_)
+            other._history = self._history.copy()
+        return other
+
+    def _check_streaming(self):
+        """Refuse settings that need all data at once."""
+        if self.early_stopping:
+            raise ValueError(
+                "early_stopping should be False with partial_fit, which does not know "
+                "what is to come; score held-out rows between the calls instead."
+            )
+
+    def _learns_exactly(self, strata):
+        """Return whether chunks are learned with a memory, rather than by steps."""
+        return (
+            self.learning_rate == "auto"
+            and isinstance(self.sampler, str)
+            and self.sampler == "auto"
+            and strata is None
+            and not self.average
+            and not self.count_draws
+            and getattr(getattr(self, "sampler_", None), "by", None) != "given"
+        )
 
     @property
     def _rate(self):

@@ -1,7 +1,5 @@
 """What to tell users: limits that came too early, settings that do nothing."""
 
-from sklearn_awsgd.samplers import LevelSampler
-
 
 def ignored_settings(estimator, sampler, data, *, to_optimum, streaming):
     """Return a sentence for each setting that was given and has no effect."""
@@ -24,7 +22,7 @@ def ignored_settings(estimator, sampler, data, *, to_optimum, streaming):
             "'auto' goes on to the optimum by exact passes; use another learning_rate, "
             "or eta0=None."
         )
-    if streaming and isinstance(sampler, LevelSampler):
+    if streaming and getattr(sampler, "_needs_training", False):
         found.append(
             f"sampler={estimator.sampler!r} begins anew with each call of partial_fit, "
             "which has no second look at a row; use sampler='auto'."

@@ -26,9 +26,11 @@ def copy_of_tree(folder, compiled=False):
     )
     paths = [Path(name) for name in listed.stdout.split("\0") if name]
     if compiled:
-        # With the C files, without which Cython would make all of them again.
+        # With the C files and where setuptools looks for the modules, without which
+        # all of them would be made again.
         kernels = ROOT / "sklearn_awsgd" / "_kernels"
         made = [*kernels.glob("*.c"), *kernels.glob("*.so")]
+        made += (ROOT / "build").glob("lib*/sklearn_awsgd/_kernels/*.so")
         paths += [path.relative_to(ROOT) for path in made]
     for path in paths:
         if (ROOT / path).exists():
@@ -44,7 +46,9 @@ def kernel_tests(folder):
 
 def python(folder, *arguments, quiet=True, timeout=None, **environment):
     """Run Python in a copy, whose package comes first; return the finished process."""
-    environment = os.environ | {"PYTHONPATH": str(folder)} | environment
+    environment = os.environ | environment
+    path = [str(folder), environment.get("PYTHONPATH", "")]
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, path))
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         environment.setdefault(name, "1")
     return subprocess.run(
