@@ -47,6 +47,7 @@ bench: .venv/package
 	$(BIN)/python benchmarks/bench_sampling.py
 	$(BIN)/python benchmarks/bench_factorization.py
 	$(BIN)/python benchmarks/bench_importance.py
+	$(BIN)/python benchmarks/bench_streams.py
 	$(BIN)/python benchmarks/bench_policy.py
 	$(BIN)/python benchmarks/bench_scale.py
 
@@ -54,6 +55,7 @@ bench: .venv/package
 # they compile, they compile in copies of the tree.
 soak: .venv/extra-test
 	$(BIN)/python tests/tools/soak.py --store
+	$(BIN)/python benchmarks/bench_streams.py --only soak
 
 sanitize: .venv/extra-test
 	$(BIN)/python tests/tools/sanitize.py

@@ -506,7 +506,7 @@ def main():
     names = options.only or [name for name in parts if name != "soak"]
     results = {name: parts[name]() for name in names}
     if not options.quick:
-        save("streams", results)
+        save("streams_soak" if options.only == ["soak"] else "streams", results)
 
 
 if __name__ == "__main__":

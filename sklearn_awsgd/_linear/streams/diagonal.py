@@ -19,8 +19,9 @@ from scipy.special import expit, logsumexp, softmax
 from sklearn_awsgd._kernels import _stream
 from sklearn_awsgd._linear.streams.rows import make_rows
 
-# Rows of memory and chunk that are looked at again, for each row of the chunk.
-VISITS = 2.0
+# Rows of memory and chunk that are looked at again, for each row of the chunk: of a
+# small one, whose call is mostly overhead, many more.
+VISITS, VISITS_OF_SMALL = 2.0, 16.0
 # Passes over both memories when streams are merged.
 MERGING_PASSES = 10
 # Chunks of at most this many rows wait for others before rows leave.
@@ -115,7 +116,8 @@ class WideStream:
         self.n += count
         inverse, threshold = self._prepare(problem, a)
         rows = self.buffer.rows()
-        n_visits, n_rows = int(VISITS * n_new), self.buffer.n_rows
+        visits = VISITS_OF_SMALL if n_new <= SMALL_CHUNK else VISITS
+        n_visits, n_rows = int(visits * n_new), self.buffer.n_rows
         order = np.arange(start, n_rows)
         while n_visits > 0:
             again = self.rng.permutation(n_rows)[:n_visits]

@@ -15,9 +15,9 @@ from sklearn_awsgd._linear.streams.narrow import NarrowStream
 # Up to this many features the past is a full quadratic. Its work grows with the square
 # of what is not zero in a row, and for each chunk with the cube of the features.
 NARROW_DENSE, NARROW_SPARSE = 200, 400
-# Rows that learners remember under forgetting="auto", and the same for each feature.
-WINDOWS = np.inf, 2500.0
-WINDOW_PER_FEATURE = 10.0
+# Rows that the learner which forgets remembers under forgetting="auto": so many for
+# each feature, between two limits.
+SHORTEST_WINDOW, LONGEST_WINDOW, WINDOW_PER_FEATURE = 2500.0, 5000.0, 10.0
 
 
 def is_narrow(X):
@@ -28,7 +28,8 @@ def is_narrow(X):
 def choose_windows(forgetting, n_features):
     """Return the windows that a value of the parameter `forgetting` stands for."""
     if isinstance(forgetting, str):
-        return WINDOWS[0], max(WINDOWS[1], WINDOW_PER_FEATURE * n_features)
+        window = max(SHORTEST_WINDOW, WINDOW_PER_FEATURE * n_features)
+        return np.inf, min(window, LONGEST_WINDOW)
     return (1 / forgetting if forgetting > 0 else np.inf,)
 
 
