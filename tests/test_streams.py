@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from scipy import optimize, sparse
 from scipy.special import expit, log_softmax, softmax
+from sklearn.base import clone
 from sklearn.linear_model import Ridge
 from sklearn_awsgd._kernels._rows import Rows
 
+from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
 from sklearn_awsgd._kernels import _losses, _stream
 from sklearn_awsgd._linear.streams import narrow as narrow_module
 from sklearn_awsgd._linear.streams.bank import Bank
@@ -502,3 +504,126 @@ def test_the_state_does_not_grow(rng):
         sizes.append(len(pickle.dumps(learner)))
     assert max(sizes[150:]) < 1.1 * max(sizes[80:150])
     assert copy.deepcopy(learner).coefficients().shape == (1, 6)
+
+
+def chunks(X, y, size):
+    for start in range(0, len(y), size):
+        yield X[start : start + size], y[start : start + size]
+
+
+def test_estimators_are_close_to_their_refit(rng, seed):
+    X, y = make_data(rng, 4000)
+    clf = AWSGDClassifier(random_state=seed)
+    for part in chunks(X, y, 250):
+        clf.partial_fit(*part, classes=[-1, 1])
+    fitted = AWSGDClassifier(random_state=seed, tol=1e-8).fit(X, y)
+    np.testing.assert_allclose(clf.coef_, fitted.coef_, atol=0.05)
+    assert clf.t_ == 1 + len(y)
+    assert set(clf.history_["phase"]) == {"stream"}
+
+
+def test_a_stream_goes_on_from_fit(rng, seed):
+    """The rows of fit count as if they had come before."""
+    X, y = make_data(rng, 6000)
+    clf = AWSGDClassifier(random_state=seed).fit(X[:5000], y[:5000])
+    clf.partial_fit(X[5000:], y[5000:])
+    whole = AWSGDClassifier(random_state=seed, tol=1e-8).fit(X, y)
+    alone = AWSGDClassifier(random_state=seed, tol=1e-8).fit(X[5000:], y[5000:])
+    error = np.abs(clf.coef_ - whole.coef_).max()
+    assert error < 0.2 * np.abs(alone.coef_ - whole.coef_).max()
+
+
+def test_weights_are_rows(rng, seed):
+    """A weight of three is the row three times, whatever the unit of weights."""
+    X, y = make_data(rng, 900)
+    weights = rng.choice([1.0, 3.0], len(y))
+    again = np.repeat(np.arange(len(y)), weights.astype(int))
+    one = AWSGDClassifier(memory_size=10_000, forgetting=0)
+    two, three = clone(one), clone(one)
+    one.partial_fit(X[:500], y[:500], [-1, 1], weights[:500])
+    one.partial_fit(X[500:], y[500:], sample_weight=weights[500:])
+    two.partial_fit(X[:500], y[:500], [-1, 1], 7 * weights[:500])
+    two.partial_fit(X[500:], y[500:], sample_weight=7 * weights[500:])
+    three.partial_fit(X[again], y[again], [-1, 1])
+    np.testing.assert_allclose(one.coef_, two.coef_, rtol=1e-9)
+    np.testing.assert_allclose(one.coef_, three.coef_, atol=0.01)
+
+
+def test_merge_needs_estimators_that_match(rng):
+    X, y = make_data(rng, 400)
+    one = AWSGDClassifier().partial_fit(X, y, classes=[-1, 1])
+    with pytest.raises(TypeError, match="partial_fit"):
+        one.merge(AWSGDClassifier().fit(X, y))
+    with pytest.raises(ValueError, match="features"):
+        one.merge(AWSGDClassifier().partial_fit(X[:, :2], y, classes=[-1, 1]))
+    other = AWSGDClassifier().partial_fit(X, y, classes=[-1, 1])
+    before = pickle.dumps(other)
+    one.merge(other)
+    assert pickle.dumps(other) == before
+    assert one.t_ == 801
+
+
+def test_merged_regressors_are_ridge(rng):
+    X, y = make_data(rng, 400)
+    one = AWSGDRegressor(forgetting=0).partial_fit(X[:100], y[:100])
+    one.merge(AWSGDRegressor(forgetting=0).partial_fit(X[100:], y[100:]))
+    ridge = Ridge(alpha=1e-4 * 400).fit(X, y)
+    np.testing.assert_allclose(one.coef_, ridge.coef_, rtol=1e-6)
+
+
+def test_a_copy_learns_by_itself(rng):
+    X, y = make_data(rng, 400)
+    clf = AWSGDClassifier().partial_fit(X, y, classes=[-1, 1])
+    before = pickle.dumps(clf)
+    copy.copy(clf).partial_fit(X, y)
+    assert pickle.dumps(clf) == before
+
+
+def test_memory_is_shown(rng):
+    X, y = make_data(rng, 3000)
+    clf = AWSGDClassifier(memory_size=200)
+    for part in chunks(X, y, 250):
+        clf.partial_fit(*part, classes=[-1, 1])
+    np.testing.assert_array_equal(clf.sampler_.n_rows_, [200])
+    np.testing.assert_allclose(clf.sampler_.probabilities_.sum(), 1)
+    shown = clf.sampling_history_
+    assert set(shown["group"]) == {-1, 1}
+    # What stays has the largest curvature.
+    assert shown["level"][shown["draws"] == 3000].min() >= -1
+    with pytest.raises(TypeError, match="draws nothing"):
+        clf.sampler_.open(None, None, 0, None)
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "multinomial"])
+def test_probabilities_are_calibrated_and_scores_are_not(loss, rng, seed):
+    """Wide rows: the optimum is too sure of itself."""
+    X = rng.standard_normal((3000, 300))
+    scores = X[:, :3] * 2
+    y = np.array([rng.choice(3, p=p) for p in softmax(scores, axis=1)])
+    clf = AWSGDClassifier(loss, random_state=seed)
+    losses = []
+    for rows, labels in chunks(X, y, 100):
+        if hasattr(clf, "coef_"):
+            p = clf.predict_proba(rows)
+            plain = clf.decision_function(rows)
+            q = softmax(plain, axis=1)
+            if loss == "log_loss":
+                q = expit(plain) / expit(plain).sum(axis=1, keepdims=True)
+            own = np.arange(len(labels)), labels
+            losses.append([-np.log(r[own]).mean() for r in (p, q)])
+        clf.partial_fit(rows, labels, classes=[0, 1, 2])
+    calibrated, plain = np.mean(losses[15:], axis=0)
+    assert calibrated < 0.9 * plain
+
+
+def test_records_are_bounded(rng, monkeypatch):
+    monkeypatch.setattr("sklearn_awsgd._solver.records.MOST_RECORDS", 50)
+    X, y = make_data(rng, 400)
+    for rate in ("auto", "adagrad"):
+        clf = AWSGDClassifier(learning_rate=rate)
+        for part in chunks(X, y, 2):
+            clf.partial_fit(*part, classes=[-1, 1])
+        draws = clf.history_["draws"]
+        assert 20 < len(draws) <= 50
+        assert (np.diff(draws) > 0).all()
+        assert draws[-1] == 400

@@ -6,8 +6,8 @@ from time import perf_counter
 
 import numpy as np
 
-# Records that are kept of a stream.
-MOST_RECORDS = 4000
+# Records that are kept of a stream; those of sampling have an array each.
+MOST_RECORDS, MOST_SAMPLING = 4000, 1000
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class Log:
         """Drop every other record of each problem when there are too many."""
         if len(self.records) > MOST_RECORDS:
             self.records = every_other(self.records)
-        if len(self.sampling) > MOST_RECORDS:
+        if len(self.sampling) > MOST_SAMPLING:
             self.sampling = every_other(self.sampling)
 
     def _ends(self):
