@@ -23,8 +23,8 @@ from sklearn_awsgd._linear.streams.rows import DenseRows, make_rows
 # small one, whose call is mostly overhead, many more.
 VISITS, VISITS_OF_SMALL = 2.0, 16.0
 # Many columns of dense rows move together, which a diagonal does not know of: rows that
-# leave are given this much more curvature, and of the memory only a share is used, since
-# rows at hand that are not solved to the end are noise. From so many columns on.
+# leave are given this much more curvature, and of the memory only a share is used: rows
+# at hand that are not solved to the end are noise. From so many columns on.
 DENSE_COUPLING, DENSE_SHARE, MANY_COLUMNS = 5.0, 0.05, 200
 # Passes over both memories when streams are merged.
 MERGING_PASSES = 10
