@@ -84,6 +84,7 @@ def assert_same(one, other):
 # Copies.
 
 
+@pytest.mark.filterwarnings("ignore:sampler=.* begins anew:UserWarning")
 @each_copy
 @each_estimator
 def test_a_copy_goes_on_with_the_stream(estimator, make_copy, three_classes, seed):

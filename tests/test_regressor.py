@@ -103,7 +103,8 @@ def test_plain_steps_come_near_the_optimum(loss, sampler, linear, seed):
 @pytest.mark.parametrize("learning_rate", ["auto", "adagrad", "constant"])
 def test_layouts_and_types_give_the_same(learning_rate, linear, seed):
     X, y = linear
-    reg = regressor(seed, learning_rate=learning_rate, eta0=0.01, sampler="uniform")
+    eta0 = None if learning_rate == "auto" else 0.01
+    reg = regressor(seed, learning_rate=learning_rate, eta0=eta0, sampler="uniform")
     expected = clone(reg).fit(X, y).coef_
     layouts = (np.asfortranarray, sparse.csr_array, sparse.csr_matrix, sparse.csc_array)
     for layout in layouts:

@@ -13,9 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklearn_awsgd._linear.steps import set_values
 from sklearn_awsgd._linear.streams.learner import StreamLearner
-from sklearn_awsgd._linear.streams.memory import StreamMemory
 from sklearn_awsgd._linear.streams.problem import StreamProblem
 from sklearn_awsgd._solver.records import Log
+from sklearn_awsgd.samplers.memory import StreamMemory
 
 # Squares of larger numbers would overflow when rows are put together.
 LARGEST_SIZE, LARGEST_TARGET = 1e100, 1e75

@@ -12,13 +12,14 @@ The reference is a Newton method in NumPy, written for this purpose, in the span
 rows; with an l1 penalty, scipy's L-BFGS-B. Both may stop early: they then accuse
 nobody wrongly, since any point is an upper bound of the minimum.
 
-``python tests/tools/fuzz.py "Case(...)"`` runs one case again and tells about it.
+``python tests/tools/fuzz.py "Case(...)"`` runs one case again, and looks for a simpler
+one that fails as well.
 """
 
 import math
 import sys
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from hypothesis import strategies as st
@@ -81,42 +82,74 @@ class Case:
     max_iter: int = 1000
 
 
-@st.composite
-def cases(draw, max_rows=80, widths=(1, 2, 3, 5, 8, 12, 20, 40, 60), wide=False):
-    """Return a strategy of cases; `wide` ones have up to 5,000 columns."""
-    n_classes = draw(st.sampled_from([2, 2, 2, 0, 0, 3]))
+NARROW = (1, 2, 3, 5, 8, 12, 20, 40, 60)
+WIDE = (500, 1000, 2999, 3000, 3001, 4000, 5000)
+
+
+def build_case(choose, whole, max_rows=80, wide=False):
+    """Return a case from choices.
+
+    Parameters
+    ----------
+    choose : callable
+        Takes a sequence, returns one of its elements.
+    whole : callable
+        Takes two integers, returns one between them, ends included.
+    max_rows : int
+        Largest number of rows.
+    wide : bool
+        Whether there are up to 5,000 columns.
+    """
+    n_classes = choose([2, 2, 2, 0, 0, 3])
     if n_classes == 0:
-        loss = draw(st.sampled_from(RESIDUAL_LOSSES))
+        loss = choose(RESIDUAL_LOSSES)
     elif n_classes == 3:
-        loss = draw(st.sampled_from((*MARGIN_LOSSES[:4], "multinomial")))
+        loss = choose((*MARGIN_LOSSES[:4], "multinomial"))
     else:
-        loss = draw(st.sampled_from(MARGIN_LOSSES + RESIDUAL_LOSSES))
+        loss = choose(MARGIN_LOSSES + RESIDUAL_LOSSES)
     samplers = ["auto", "auto", "uniform", "strata", "level"]
     samplers += ["label"] if n_classes else []
-    columns = st.sampled_from(widths)
-    if wide:
-        columns = st.sampled_from([500, 1000, 2999, 3000, 3001, 4000, 5000])
     return Case(
-        seed=draw(st.integers(0, 10**6)),
-        n_rows=draw(st.integers(6, max_rows)),
-        n_columns=draw(columns),
+        seed=whole(0, 10**6),
+        n_rows=whole(6, max_rows),
+        n_columns=choose(WIDE if wide else NARROW),
         n_classes=n_classes,
-        share=draw(st.sampled_from([0.5, 0.3, 0.1])),
-        density=draw(st.sampled_from([1.0, 1.0, 0.5, 0.1])),
-        columns=draw(st.sampled_from(COLUMNS)),
-        dtype=draw(st.sampled_from(["float64", "float64", "float32"])),
-        layout=draw(st.sampled_from(LAYOUTS)),
-        weights=draw(st.sampled_from(WEIGHTS)),
-        noise=draw(st.sampled_from([0.0, 0.1, 1.0, 10.0])),
+        share=choose([0.5, 0.3, 0.1]),
+        density=choose([1.0, 1.0, 0.5, 0.1]),
+        columns=choose(COLUMNS),
+        dtype=choose(["float64", "float64", "float32"]),
+        layout=choose(LAYOUTS),
+        weights=choose(WEIGHTS),
+        noise=choose([0.0, 0.1, 1.0, 10.0]),
         loss=loss,
-        penalty=draw(st.sampled_from(PENALTIES)),
-        l1_ratio=draw(st.sampled_from([0.0, 0.15, 0.5, 1.0])),
-        alpha=10.0 ** draw(st.sampled_from([-12, -9, -7, -5, -4, -3, -2, -1, 0, 1, 3])),
-        epsilon=draw(st.sampled_from([0.1, 0.1, 1.0, 0.01])),
-        fit_intercept=draw(st.booleans()),
-        sampler=draw(st.sampled_from(samplers)),
-        tol=draw(st.sampled_from([1e-2, 1e-3, 1e-3, 1e-5, 1e-8])),
-        max_iter=draw(st.sampled_from([1000, 200, 20])),
+        penalty=choose(PENALTIES),
+        l1_ratio=choose([0.0, 0.15, 0.5, 1.0]),
+        alpha=10.0 ** choose([-12, -9, -7, -5, -4, -3, -2, -1, 0, 1, 3]),
+        epsilon=choose([0.1, 0.1, 1.0, 0.01]),
+        fit_intercept=choose([True, False]),
+        sampler=choose(samplers),
+        tol=choose([1e-2, 1e-3, 1e-3, 1e-5, 1e-8]),
+        max_iter=choose([1000, 200, 20]),
+    )
+
+
+@st.composite
+def cases(draw, **options):
+    """Return a strategy of cases, with the options of :func:`build_case`."""
+    return build_case(
+        lambda sequence: draw(st.sampled_from(sequence)),
+        lambda low, high: draw(st.integers(low, high)),
+        **options,
+    )
+
+
+def random_case(seed, **options):
+    """Return the case of a number: the same whatever else is loaded or installed."""
+    rng = np.random.default_rng(seed)
+    return build_case(
+        lambda sequence: sequence[rng.integers(len(sequence))],
+        lambda low, high: int(rng.integers(low, high + 1)),
+        **options,
     )
 
 
@@ -555,6 +588,27 @@ def _judge(case, X, y, weight, model, rows, strange, warned):
             )
 
 
+def simpler(case, known=()):
+    """Return a case that fails as well, with as many defaults as possible."""
+
+    def fails(case):
+        try:
+            check(case, known)
+        except Finding:
+            return True
+        return False
+
+    for field in fields(case):
+        trial = replace(case, **{field.name: field.default})
+        if trial != case and fails(trial):
+            case = trial
+    return case
+
+
 if __name__ == "__main__":
     for text in sys.argv[1:]:
-        print(check(eval(text)))
+        try:
+            print(check(eval(text)))
+        except Finding as finding:
+            print(finding)
+            print(f"as well: {simpler(eval(text))}")
