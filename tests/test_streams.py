@@ -133,7 +133,9 @@ def test_merging_is_close_to_one_stream(layout, kind, rng):
     ]
     parts[0].merge(problem, parts[1])
     whole = feed(kind(X), problem, layout(X), y, 200)
-    assert parts[0].buffer.n_rows == 300
+    narrow = kind is NarrowStream
+    expected = 300 if narrow else parts[0].capacity(problem)
+    assert parts[0].buffer.n_rows == expected
     np.testing.assert_allclose(parts[0].v, whole.v, atol=0.03)
     np.testing.assert_allclose(whole.v, minimise(problem, X, y), atol=0.08)
 
