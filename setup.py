@@ -21,6 +21,7 @@ KERNELS = [
     "_batch",
     "_models",
     "_stream",
+    "_stream_dual",
     "_cells",
     "_entries",
     "_entry_samplers",

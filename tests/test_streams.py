@@ -12,7 +12,7 @@ from sklearn.linear_model import Ridge
 from sklearn_awsgd._kernels._rows import Rows
 
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
-from sklearn_awsgd._kernels import _losses, _stream
+from sklearn_awsgd._kernels import _losses, _stream, _stream_dual
 from sklearn_awsgd._linear.streams import narrow as narrow_module
 from sklearn_awsgd._linear.streams.bank import Bank
 from sklearn_awsgd._linear.streams.calibration import Calibration, Temperature
@@ -384,7 +384,7 @@ def test_dual_steps_and_their_twin(threshold, layout, rng):
     a, inverse = rng.uniform(0.5, 2, 30), rng.uniform(0.5, 2, 6)
     order = rng.integers(0, 30, 100)
     beta, theta, w = np.zeros(30), np.zeros(6), np.zeros(6)
-    _stream.dual_steps(
+    _stream_dual.dual_steps(
         Rows(layout(X)), loss, order, y, a, beta, theta, w, inverse, threshold
     )
     b, t = np.zeros(30), np.zeros(6)
@@ -415,7 +415,9 @@ def test_softmax_steps_and_their_twin(layout, rng):
     inverse[:] = inverse[:, :1]
     order = rng.integers(0, 30, 60)
     beta, theta, w = np.zeros((30, 3)), np.zeros((5, 3)), np.zeros((5, 3))
-    _stream.softmax_steps(Rows(layout(X)), order, y, a, beta, theta, w, inverse, 0.0)
+    _stream_dual.softmax_steps(
+        Rows(layout(X)), order, y, a, beta, theta, w, inverse, 0.0
+    )
     b, t = np.zeros((30, 3)), np.zeros((5, 3))
     for i in order:
         z, q = X[i] @ (t * inverse), X[i] ** 2 @ inverse
@@ -437,7 +439,7 @@ def test_leaving_keeps_the_coefficients(layout, rng):
     theta[:] = w * diagonal
     h, leaving = rng.uniform(0, 1, 3), np.array([1, 4, 7])
     before = diagonal.copy()
-    _stream.leave(Rows(layout(X)), leaving, h, w, diagonal, theta)
+    _stream_dual.leave(Rows(layout(X)), leaving, h, w, diagonal, theta)
     np.testing.assert_allclose(theta / diagonal, w, rtol=1e-12)
     gain = np.append(h @ X[leaving, :-1] ** 2, 0)
     np.testing.assert_allclose(diagonal - before, gain, rtol=1e-12, atol=1e-15)

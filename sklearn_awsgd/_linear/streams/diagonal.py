@@ -16,7 +16,7 @@ all rows, and after the steps of a chunk it takes Newton steps of its own.
 import numpy as np
 from scipy.special import expit, logsumexp, softmax
 
-from sklearn_awsgd._kernels import _stream
+from sklearn_awsgd._kernels import _stream, _stream_dual
 from sklearn_awsgd._linear.streams.rows import DenseRows, make_rows
 
 # Rows of memory and chunk that are looked at again, for each row of the chunk: of a
@@ -270,7 +270,7 @@ class WideStream:
         return min(problem.loss.smoothness, 1.0)
 
     def _steps(self, problem, rows, order, inverse, threshold):
-        _stream.dual_steps(
+        _stream_dual.dual_steps(
             rows,
             problem.loss,
             order,
@@ -313,7 +313,7 @@ class WideStream:
         return h
 
     def _leave(self, rows, leaving, h):
-        _stream.leave(rows, leaving, h, self.w, self.diagonal, self.theta)
+        _stream_dual.leave(rows, leaving, h, self.w, self.diagonal, self.theta)
 
     def _intercept_curvature(self, problem, leaving, h):
         """Return what leaving rows add to the curvature of the intercept.
@@ -368,7 +368,7 @@ class SoftmaxStream(WideStream):
         return p * (1 - p)
 
     def _steps(self, problem, rows, order, inverse, threshold):
-        _stream.softmax_steps(
+        _stream_dual.softmax_steps(
             rows,
             order,
             self.y,
@@ -405,7 +405,9 @@ class SoftmaxStream(WideStream):
         # Half of the trace, 1 - ||p||^2: between the mean and the largest of the
         # curvature's directions.
         shared = 0.5 * h.sum(axis=1)
-        _stream.leave_softmax(rows, leaving, shared, self.w, self.diagonal, self.theta)
+        _stream_dual.leave_softmax(
+            rows, leaving, shared, self.w, self.diagonal, self.theta
+        )
 
     def _intercept_curvature(self, problem, leaving, h):
         return np.full(h.shape[1], 0.5 * h.sum())

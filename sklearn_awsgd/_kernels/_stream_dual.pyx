@@ -1,0 +1,224 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Wide streams: one-row steps with dual numbers against a diagonal past.
+
+A row ends with what the intercept is multiplied with, as in ``_stream.pyx``.
+"""
+
+import numpy as np
+
+from libc.math cimport copysign, exp, fabs, fmax
+
+from sklearn_awsgd._kernels._losses cimport Loss
+from sklearn_awsgd._kernels._rows cimport Row, Rows, get_row
+from sklearn_awsgd._kernels._stream cimport implicit_score
+
+cdef enum:
+    MOST_TRIALS = 40
+
+
+cdef inline double shrink(double value, double threshold) noexcept nogil:
+    """Return the value, moved towards zero by the threshold."""
+    cdef double size = fabs(value) - threshold
+    return copysign(size, value) if size > 0.0 else 0.0
+
+
+def dual_steps(
+    Rows rows, Loss loss, const Py_ssize_t[::1] order, const double[::1] y,
+    const double[::1] a, double[::1] beta, double[::1] theta, double[::1] w,
+    const double[::1] inverse, double threshold,
+):
+    """Solve for the dual number of one row after the other, the others fixed.
+
+    With L = 1 / `inverse`, the curvature of each coordinate, and the dual numbers
+    beta_i, which are -a_i f'(y_i, z_i) where row i is solved, w is kept at
+    ``shrink(theta, threshold) / L`` while theta gains what beta_i gains, times x_i.
+    The last coordinate, the intercept, has no threshold.
+
+    Parameters
+    ----------
+    rows, loss, y, a : Rows, Loss and ndarrays of shape (n_rows,)
+        The rows, their targets and weights.
+    order : ndarray of int
+        Rows to visit.
+    beta : ndarray of shape (n_rows,)
+        Changed.
+    theta, w : ndarrays of shape (p,)
+        Changed.
+    inverse : ndarray of shape (p,)
+        1 / L.
+    threshold : float
+        Strength of the l1 penalty, times the number of rows.
+    """
+    cdef Py_ssize_t k, i, j, m, last = w.shape[0] - 1
+    cdef double z, q, u, x, delta, derivative = 0.0
+    cdef Row row
+    with nogil:
+        for k in range(order.shape[0]):
+            i = order[k]
+            if a[i] <= 0.0:
+                continue
+            get_row(rows, i, &row)
+            z = 0.0
+            q = 0.0
+            for m in range(row.size):
+                j = m if row.indices == NULL else row.indices[m]
+                x = row.values[m]
+                z += w[j] * x
+                q += x * x * inverse[j]
+            if q <= 0.0:
+                continue
+            u = implicit_score(loss, y[i], a[i], z, q, beta[i], &derivative)
+            # What the score has moved by, and not -derivative - beta, so that theta
+            # and beta agree however far the score was solved for.
+            delta = (u - z) / q
+            beta[i] += delta
+            for m in range(row.size):
+                j = m if row.indices == NULL else row.indices[m]
+                theta[j] += delta * row.values[m]
+                if threshold > 0.0 and j < last:
+                    w[j] = shrink(theta[j], threshold) * inverse[j]
+                else:
+                    w[j] = theta[j] * inverse[j]
+
+
+def leave(
+    Rows rows, const Py_ssize_t[::1] leaving, const double[::1] h, const double[::1] w,
+    double[::1] diagonal, double[::1] theta,
+):
+    """Add the curvature of rows that leave to a diagonal, such that w stays.
+
+    ``diagonal`` gains h x^2 and theta the same times w; the last coordinate, the
+    intercept, is left out. `h` is that of the leaving rows.
+    """
+    cdef Py_ssize_t k, j, m, last = w.shape[0] - 1
+    cdef double gain
+    cdef Row row
+    with nogil:
+        for k in range(leaving.shape[0]):
+            get_row(rows, leaving[k], &row)
+            for m in range(row.size):
+                j = m if row.indices == NULL else row.indices[m]
+                if j < last:
+                    gain = h[k] * row.values[m] * row.values[m]
+                    diagonal[j] += gain
+                    theta[j] += gain * w[j]
+
+
+cdef void softmax_into(
+    const double* scores, Py_ssize_t n_classes, double* p
+) noexcept nogil:
+    cdef Py_ssize_t c
+    cdef double largest = scores[0], total = 0.0
+    for c in range(1, n_classes):
+        largest = fmax(largest, scores[c])
+    for c in range(n_classes):
+        p[c] = exp(scores[c] - largest)
+        total += p[c]
+    for c in range(n_classes):
+        p[c] /= total
+
+
+cdef void implicit_softmax(
+    const double* z, const double* q, const double* beta, Py_ssize_t target, double a,
+    Py_ssize_t n_classes, double* u, double* p, double* step,
+) noexcept nogil:
+    """Set u to the solution of u = z + q (a (t - softmax(u)) - beta).
+
+    Newton steps: the Jacobian ``diag(1 + q a p) - (q a p) p^T`` is inverted by the
+    formula of Sherman and Morrison.
+    """
+    cdef Py_ssize_t c
+    cdef int _trial
+    cdef double e, above, below, ratio, largest
+    for c in range(n_classes):
+        u[c] = z[c]
+    for _trial in range(MOST_TRIALS):
+        softmax_into(u, n_classes, p)
+        above, below = 0.0, 0.0
+        for c in range(n_classes):
+            e = 1.0 + q[c] * a * p[c]
+            step[c] = u[c] - z[c] - q[c] * (a * ((c == target) - p[c]) - beta[c])
+            above += p[c] * step[c] / e
+            below += p[c] * q[c] * a * p[c] / e
+        ratio = above / fmax(1.0 - below, 1e-12)
+        largest = 0.0
+        for c in range(n_classes):
+            e = 1.0 + q[c] * a * p[c]
+            step[c] = (step[c] + q[c] * a * p[c] * ratio) / e
+            largest = fmax(largest, fabs(step[c]))
+        # Far away the exponentials are no quadratics: no step beyond three.
+        ratio = 1.0 if largest <= 3.0 else 3.0 / largest
+        for c in range(n_classes):
+            u[c] -= ratio * step[c]
+        if largest < 1e-4:
+            break
+
+
+def softmax_steps(
+    Rows rows, const Py_ssize_t[::1] order, const int[::1] y, const double[::1] a,
+    double[:, ::1] beta, double[:, ::1] theta, double[:, ::1] w,
+    const double[:, ::1] inverse, double threshold,
+):
+    """As `dual_steps` for softmax regression, all classes of a row at once.
+
+    `beta`, `theta`, `w` and `inverse` have one column for each class.
+    """
+    cdef Py_ssize_t k, i, j, m, c, n_classes = w.shape[1], last = w.shape[0] - 1
+    cdef double x
+    work = np.empty((5, n_classes))
+    cdef double[:, ::1] view = work
+    cdef double* z = &view[0, 0]
+    cdef double* q = &view[1, 0]
+    cdef double* u = &view[2, 0]
+    cdef double* p = &view[3, 0]
+    cdef double* step = &view[4, 0]
+    cdef Row row
+    with nogil:
+        for k in range(order.shape[0]):
+            i = order[k]
+            if a[i] <= 0.0:
+                continue
+            get_row(rows, i, &row)
+            for c in range(n_classes):
+                z[c] = 0.0
+                # A row of zeros without an intercept has nothing to say.
+                q[c] = 1e-300
+            for m in range(row.size):
+                j = m if row.indices == NULL else row.indices[m]
+                x = row.values[m]
+                for c in range(n_classes):
+                    z[c] += w[j, c] * x
+                    q[c] += x * x * inverse[j, c]
+            implicit_softmax(z, q, &beta[i, 0], y[i], a[i], n_classes, u, p, step)
+            for c in range(n_classes):
+                step[c] = (u[c] - z[c]) / q[c]
+                beta[i, c] += step[c]
+            for m in range(row.size):
+                j = m if row.indices == NULL else row.indices[m]
+                x = row.values[m]
+                for c in range(n_classes):
+                    theta[j, c] += step[c] * x
+                    if threshold > 0.0 and j < last:
+                        w[j, c] = shrink(theta[j, c], threshold) * inverse[j, c]
+                    else:
+                        w[j, c] = theta[j, c] * inverse[j, c]
+
+
+def leave_softmax(
+    Rows rows, const Py_ssize_t[::1] leaving, const double[::1] h,
+    const double[:, ::1] w, double[::1] diagonal, double[:, ::1] theta,
+):
+    """As `leave` for softmax regression, with one curvature for all classes."""
+    cdef Py_ssize_t k, j, m, c, last = w.shape[0] - 1
+    cdef double gain
+    cdef Row row
+    with nogil:
+        for k in range(leaving.shape[0]):
+            get_row(rows, leaving[k], &row)
+            for m in range(row.size):
+                j = m if row.indices == NULL else row.indices[m]
+                if j < last:
+                    gain = h[k] * row.values[m] * row.values[m]
+                    diagonal[j] += gain
+                    for c in range(w.shape[1]):
+                        theta[j, c] += gain * w[j, c]
