@@ -410,7 +410,7 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
     def _make_rules(self, data, tasks, streaming):
         """Return how to train: "auto" has more to it than AW-SGD."""
         auto = self.learning_rate == "auto"
-        can_descend = self.penalty in ("l2", None) or tasks[0].has_proximal_steps
+        can_descend = tasks[0].penalty.l1 == 0 or tasks[0].has_proximal_steps
         plain = streaming or self.average or data.validation is not None
         score = None
         if data.validation is not None:

@@ -486,16 +486,8 @@ class SoftmaxObjective:
 # Findings that are known, each with the reason why it is so; see :func:`check`.
 KNOWN = [
     (
-        "float32: duality_gap_ and tol are of the solution before coef_ was rounded",
-        lambda case: case.dtype == "float32",
-    ),
-    (
         "l1: passes may end at max_iter without a warning",
         lambda case: case.penalty in ("l1", "elasticnet"),
-    ),
-    (
-        "wide: the diagonal finish does not see what only the penalty bends",
-        lambda case: case.n_columns >= 3000,
     ),
 ]
 

@@ -13,6 +13,9 @@ from sklearn_awsgd._linear.streams.rows import make_rows
 
 # Rows whose curvature is taken: at least, and for each parameter.
 FEWEST_ROWS, ROWS_PER_PARAMETER = 1500, 12
+# Of more rows, so many are looked at: a fit must not cost much more for a stream that
+# may never come.
+MOST_ROWS = 16_384
 
 
 def seed_of(task):
@@ -36,25 +39,29 @@ def seed_of(task):
     a = np.full(n, data.total)
     if data.mass is not None:
         a = data.mass * (n * data.total)
+    X, y, norms2 = data.X, task.target.values, data.norms2
+    rng = np.random.default_rng(0)
+    if n > MOST_ROWS:
+        some, times = systematic_sample(a * (norms2 + 1), MOST_ROWS, rng)
+        X, y, norms2, a = X[some], y[some], norms2[some], a[some] * times
     v = task.parameters().reshape(task.n_models, -1)
-    scores = safe_sparse_dot(data.X, v[:, :-1].T, dense_output=True) + v[:, -1]
+    scores = safe_sparse_dot(X, v[:, :-1].T, dense_output=True) + v[:, -1]
     if task.n_models > 1:
         p = softmax(scores, axis=1)
         h = 0.5 * a * (1 - np.einsum("ij,ij->i", p, p))
-        return _diagonal(data.X, h), v, float(n)
-    values = np.empty((3, n))
+        return _diagonal(X, h), v, float(n)
+    values = np.empty((3, len(a)))
     problem = StreamProblem.of(task.loss, task.target.spread)
     z = np.ascontiguousarray(scores[:, 0], dtype=np.float64)
-    problem.evaluate(np.asarray(task.target.values, dtype=np.float64), z, a, values)
+    problem.evaluate(np.asarray(y, dtype=np.float64), z, a, values)
     h = values[2]
-    if not is_narrow(data.X):
-        return _diagonal(data.X, h), v[0], float(n)
-    size = h * (data.norms2 + 1)
+    if not is_narrow(X):
+        return _diagonal(X, h), v[0], float(n)
+    size = h * (norms2 + 1)
     n_rows = max(FEWEST_ROWS, ROWS_PER_PARAMETER * v.shape[1])
-    rng = np.random.default_rng(0)
     chosen, times = systematic_sample(size, n_rows, rng)
-    rows, curvature = make_rows(data.X, task.fit_intercept), np.zeros((v.size, v.size))
-    rows.append(data.X[chosen])
+    rows, curvature = make_rows(X, task.fit_intercept), np.zeros((v.size, v.size))
+    rows.append(X[chosen])
     rows.add_gram(h[chosen] * times, curvature)
     return curvature, v[0], float(n)
 
