@@ -158,14 +158,15 @@ def test_levels_of_a_stream_are_told(rng):
 
 def test_settings_with_an_effect_are_not(rng):
     X, y = rng.standard_normal((60, 2)), np.arange(60) % 2
-    strata = np.arange(60) % 3
-    AWSGDClassifier(random_state=0).fit(X, y, strata=strata)
-    AWSGDClassifier(random_state=0, eta0=0.1, learning_rate="adagrad", tol=None).fit(
-        X, y
-    )
-    AWSGDClassifier(
-        random_state=0, scoring="roc_auc", early_stopping=True, max_iter=3, tol=None
-    ).fit(X, y)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        AWSGDClassifier(random_state=0).fit(X, y, strata=np.arange(60) % 3)
+        for settings in (
+            {"eta0": 0.1, "learning_rate": "adagrad"},
+            {"scoring": "roc_auc", "early_stopping": True, "max_iter": 3},
+        ):
+            AWSGDClassifier(random_state=0, tol=None, **settings).fit(X, y)
+    assert not told
 
 
 @pytest.mark.parametrize(
