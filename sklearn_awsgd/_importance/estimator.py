@@ -3,6 +3,7 @@
 import copy
 import warnings
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -11,10 +12,17 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_awsgd._base import EstimatorMixin
+from sklearn_awsgd._callbacks import NoTask, told_fit, with_callbacks
+from sklearn_awsgd._importance.after import (
+    estimate_loss,
+    estimate_quantile,
+    p_value,
+)
 from sklearn_awsgd._importance.intervals import Precision
 from sklearn_awsgd._importance.plan import choose_sampler, plan_run
 from sklearn_awsgd._importance.report import Summary
 from sklearn_awsgd._importance.run import Integrator
+from sklearn_awsgd._importance.told import Outstanding
 from sklearn_awsgd._validation import (
     Integer,
     Real,
@@ -109,15 +117,22 @@ default=None
     rtol : float > 0 or None, default=0.02
         Stop when half the width of the interval is this fraction of the estimate. None
         spends `max_evaluations`.
+    atol : float > 0 or None, default=None
+        The same as an absolute number; with both, the wider one is enough.
     confidence : float in (0, 1), default=0.95
         Probability of the interval to cover.
+    anytime : bool, default=False
+        Whether intervals are to hold at all times together, so that one may look after
+        every round and stop when one likes (a confidence sequence). They are about half
+        as wide again.
     batch_size : int >= 3 or "auto", default="auto"
         Draws in a round, which share one state of the sampler, and most rows that the
         loss gets in one call. "auto" starts with 100 and lets rounds grow with the
         number of draws, up to 10,000, in calls of at most 1,000 rows. The first round
         of strata may be longer, to have three rows of each in each half.
     verbose : int, default=0
-        Whether to print a line now and then.
+        Whether to print a line now and then: evaluations so far, the estimate, half the
+        width of its interval and what `rtol` asks for.
     random_state : int, RandomState instance or None, default=None
         Seed of the draws.
 
@@ -130,8 +145,9 @@ default=None
     confidence_interval_ : tuple of two floats
         Interval that covers the truth with probability `confidence`. When values did
         not vary at all, what else is known: the range of the loss.
-    status_ : {"exact", "tolerance", "budget", "interrupted"}
-        Why sampling ended; "interrupted" after an error of the loss.
+    status_ : {"exact", "tolerance", "budget", "stopped", "interrupted"}
+        Why sampling ended; "stopped" by a callback, "interrupted" after an error of the
+        loss.
     n_evaluations_ : int
         Number of distinct rows evaluated; each is evaluated once. (One of them is
         evaluated again, to check that the loss is a function.)
@@ -152,10 +168,11 @@ default=None
         Copy of the sampler, with what it has learned about the rows last given; one of
         strata for "uniform".
     history_ : dict of ndarray
-        How estimate, error and gain went, ready for a data frame.
+        How the estimate, the ends `low` and `high` of its interval, error and gain
+        went, ready for a data frame.
     n_features_in_ : int
         Number of features, where X has any.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, where X has any.
 
     See Also
@@ -201,6 +218,7 @@ default=None
         "max_evaluations": Integer(low=3),
         "confidence": Real(above=0, below=1),
         "rtol": Real(above=0, optional=True),
+        "atol": Real(above=0, optional=True),
         "batch_size": Integer(low=3, words=("auto",)),
     }
     _unfinished = None
@@ -215,7 +233,9 @@ default=None
         control_variate=True,
         max_evaluations=10_000,
         rtol=0.02,
+        atol=None,
         confidence=0.95,
+        anytime=False,
         batch_size="auto",
         verbose=0,
         random_state=None,
@@ -227,7 +247,9 @@ default=None
         self.control_variate = control_variate
         self.max_evaluations = max_evaluations
         self.rtol = rtol
+        self.atol = atol
         self.confidence = confidence
+        self.anytime = anytime
         self.batch_size = batch_size
         self.verbose = verbose
         self.random_state = random_state
@@ -244,6 +266,7 @@ default=None
     def __sklearn_is_fitted__(self):
         return hasattr(self, "estimate_")
 
+    @with_callbacks
     def fit(self, X, y=None, sample_weight=None, strata=None):
         """Estimate the mean over rows.
 
@@ -270,17 +293,18 @@ default=None
         When the loss fails, the error is passed on, what has been evaluated is kept,
         and ``partial_fit()`` goes on from there.
         """
-        before = dict(vars(self))
-        with unchanged_on_failure(self):
-            self._check_params()
-            seed = check_random_state(self.random_state).randint(2**31 - 1)
-            generator = np.random.PCG64(seed)
-            integrator = plan_run(self, X, y, sample_weight, strata, generator)
-            status, failure = self._run(integrator)
-        if failure is not None and not integrator.rounds.n_draws:
-            self._put_aside(before, integrator)
-            raise failure
-        return self._keep(integrator, status, failure)
+        with told_fit(self, X, y, sample_weight, max_subtasks=None) as fit_task:
+            before = dict(vars(self))
+            with unchanged_on_failure(self):
+                self._check_params()
+                seed = check_random_state(self.random_state).randint(2**31 - 1)
+                generator = np.random.PCG64(seed)
+                integrator = plan_run(self, X, y, sample_weight, strata, generator)
+                status, failure = self._run(integrator, fit_task)
+            if failure is not None and not integrator.rounds.n_draws:
+                self._put_aside(before, integrator)
+                raise failure
+            return self._keep(integrator, status, failure)
 
     def partial_fit(self, X=None, y=None, sample_weight=None, strata=None):
         """Go on drawing, from the same rows or with more rows of a stream.
@@ -297,6 +321,11 @@ default=None
         self : object
             Fitted estimator.
         """
+        if getattr(self, "_outstanding", None):
+            raise ValueError(
+                f"{len(self._outstanding)} rows that ask() gave have not been told; "
+                "tell their values first."
+            )
         if X is None:
             if not (hasattr(self, "_integrator") or self._unfinished):
                 raise ValueError(
@@ -327,6 +356,154 @@ default=None
             self._put_aside(dict(vars(self)), integrator)
             raise failure
         return self._keep(integrator, status, failure)
+
+    def ask(self, n, X=None, y=None, sample_weight=None, strata=None):
+        """Return rows to evaluate, for values that are not computed by a call.
+
+        Someone may label them by hand, or a service may take its time. Their values go
+        to :meth:`tell`, in any order; more may be asked for in between.
+
+        Parameters
+        ----------
+        n : int
+            Number of rows wanted. There are fewer if fewer are left.
+        X, y, sample_weight, strata : as in fit
+            A pool to begin with; None goes on with the pool of the last call. y may be
+            None whatever the loss, which only says what values are going to be told.
+
+        Returns
+        -------
+        rows : ndarray of shape (n_rows,)
+            Positions of rows in X. The first call for a pool may give more than n: some
+            rows of every stratum.
+        """
+        check_number("n", n, low=1, integer=True)
+        if X is not None:
+            with unchanged_on_failure(self):
+                self._check_params()
+                seed = check_random_state(self.random_state).randint(2**31 - 1)
+                integrator = plan_run(
+                    self, X, y, sample_weight, strata, np.random.PCG64(seed), told=True
+                )
+                outstanding = Outstanding(integrator.rounds)
+            self._unfinished = Unfinished(integrator, {})
+            self._outstanding = outstanding
+        elif getattr(self, "_outstanding", None) is None:
+            raise ValueError("ask(n) needs rows to choose from: call ask(n, X) first.")
+        rounds = self._unfinished.integrator.rounds
+        return self._outstanding.ask(max(n, rounds.least_round()))
+
+    def tell(self, rows, values):
+        """Take the values of rows that were asked for.
+
+        Parameters
+        ----------
+        rows : array-like of shape (n_rows,)
+            Some of the rows that :meth:`ask` gave, from one call or several.
+        values : array-like of shape (n_rows,) or (n_rows, n_values)
+            Their losses; of rates numerator and denominator, as "precision" has true
+            and predicted positives.
+
+        Returns
+        -------
+        self : object
+            The estimator, fitted as soon as every stratum has some rows. What a call of
+            `ask` gave counts once all of it has been told; `status_` is "told".
+        """
+        if getattr(self, "_outstanding", None) is None:
+            raise ValueError("tell() takes values of rows that ask() gave; call ask.")
+        integrator = self._unfinished.integrator
+        if self._outstanding.tell(rows, values):
+            integrator.rounds.learn()
+            if integrator.rounds.is_measured:
+                integrator.record(self.confidence)
+                self._assign(integrator, "exact" if integrator.is_exact else "told")
+        return self
+
+    @property
+    def evaluated_(self):
+        """Rows evaluated so far and their values, a dict of two arrays."""
+        check_is_fitted(self)
+        pool = self._integrator.rounds.pool
+        if not hasattr(pool, "evaluated"):
+            raise AttributeError("Locations under a distribution are not kept.")
+        rows = pool.evaluated()
+        values = pool.values[rows]
+        values = values[:, 0] if values.shape[1] == 1 else values
+        return {"row": rows, "value": values}
+
+    def estimate(self, loss):
+        """Estimate another loss from the rows evaluated so far.
+
+        No other row is looked at. The rows were drawn for the first loss: the interval
+        holds, but is not as narrow as one from rows drawn for this loss.
+
+        Parameters
+        ----------
+        loss : str, callable or array-like of shape (n_evaluated,)
+            As the parameter `loss`, in which case the model is called for these rows;
+            or the values of the loss at the rows of `evaluated_`.
+
+        Returns
+        -------
+        result : object
+            With `estimate`, `std_error` and `confidence_interval`.
+        """
+        check_is_fitted(self)
+        return estimate_loss(self._integrator, self.estimator, loss, self.confidence)
+
+    def quantile(self, q):
+        """Estimate a quantile of the values, with an interval.
+
+        Parameters
+        ----------
+        q : float in (0, 1)
+            Share of the pool with values up to the quantile.
+
+        Returns
+        -------
+        result : object
+            With `estimate` and `confidence_interval`.
+        """
+        check_is_fitted(self)
+        check_number("q", q, above=0, below=1)
+        return estimate_quantile(self._integrator, q, self.confidence)
+
+    def confidence_interval(self, level=None, side="two-sided"):
+        """Return the interval at another level, or one end of it.
+
+        Parameters
+        ----------
+        level : float in (0, 1), default=None
+            Probability to cover; None for `confidence`.
+        side : {"two-sided", "lower", "upper"}, default="two-sided"
+            "lower" for a lower limit that holds with probability `level`, the upper one
+            then being that of the range of the loss.
+        """
+        check_is_fitted(self)
+        check_option("side", side, ("two-sided", "lower", "upper"))
+        level = self.confidence if level is None else level
+        check_number("level", level, above=0, below=1)
+        return self._integrator.interval(level, side)
+
+    def p_value(self, null=0.0, alternative="two-sided"):
+        """Return the p-value of a truth, as of no difference between two models.
+
+        Parameters
+        ----------
+        null : float, default=0.0
+            The truth that is doubted.
+        alternative : {"two-sided", "less", "greater"}, default="two-sided"
+            Where else the truth may be: "less" than `null` or "greater".
+
+        Returns
+        -------
+        p : float
+            The least level at which the interval does not hold it.
+        """
+        check_is_fitted(self)
+        check_option("alternative", alternative, ("two-sided", "less", "greater"))
+        return p_value(self._integrator, null, alternative)
 
     def sample(self, n_samples=1):
         """Draw rows from the learned distribution.
@@ -364,17 +541,25 @@ default=None
             check_option("surrogate", self.surrogate, ("learned",))
         check_parameters(self, self._parameters)
 
-    def _run(self, integrator):
+    def _run(self, integrator, fit_task=None):
         """Draw; return why it ended, and an error of the loss if there was one.
 
         An error before anything was evaluated is raised, others are for :meth:`_keep`.
         """
+        fit_task = NoTask() if fit_task is None else fit_task
+
+        def report(integrator):
+            if self.verbose:
+                self._print(integrator)
+            task = fit_task.begin("rounds")
+            return task.end(partial(self._known_so_far, integrator))
+
         try:
             status = integrator.run(
                 self.max_evaluations,
                 self.batch_size,
-                Precision(self.rtol, self.confidence),
-                self._print if self.verbose else lambda integrator: None,
+                Precision(self.rtol, self.atol, self.confidence),
+                report,
             )
         except BaseException as error:
             rounds = integrator.rounds
@@ -403,17 +588,23 @@ default=None
     def _keep(self, integrator, status, failure):
         """Assign what is known; pass on an error of the loss."""
         vars(self).pop("_unfinished", None)
-        self._integrator = integrator
         self._assign(integrator, status)
         if failure is not None:
             raise failure
-        if status != "exact" and self.confidence_interval_ == integrator.target.bounds:
+        doubt = None if status == "exact" else integrator.rounds.doubt()
+        if doubt is not None:
+            warnings.warn(
+                f"There is no interval: {doubt}.", ConvergenceWarning, stacklevel=3
+            )
+        elif (
+            status != "exact" and self.confidence_interval_ == integrator.target.bounds
+        ):
             warnings.warn(
                 f"The {self.n_evaluations_} values so far do not vary enough to know "
                 "their error; raise max_evaluations, call partial_fit(), or give a "
                 "surrogate.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         elif (
             status != "exact"
@@ -424,7 +615,7 @@ default=None
                 f"short; raise max_evaluations={self.max_evaluations} to "
                 f"{FEWEST_EVALUATIONS} or more, or call partial_fit().",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         elif (
             status != "exact"
@@ -438,19 +629,27 @@ default=None
                 "loss what is known of it, such as a constant, or, for rows, use "
                 "another sampler.",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         return self
+
+    def _known_so_far(self, integrator):
+        """Return the attributes that tell the estimate, its error and its cost."""
+        target, estimate = integrator.target, integrator.estimate()
+        return {
+            "estimate_": target.value(estimate.mean),
+            "std_error_": estimate.standard_error(target),
+            "confidence_interval_": integrator.interval(self.confidence),
+            "n_evaluations_": integrator.n_evaluations,
+            "n_draws_": integrator.n_draws,
+            "_integrator": integrator,
+        }
 
     def _assign(self, integrator, status):
         target = integrator.target
         estimate = integrator.estimate()
-        self.estimate_ = target.value(estimate.mean)
-        self.std_error_ = estimate.standard_error(target)
-        self.confidence_interval_ = estimate.interval(target, self.confidence)
+        vars(self).update(self._known_so_far(integrator))
         self.status_ = status
-        self.n_evaluations_ = integrator.n_evaluations
-        self.n_draws_ = integrator.n_draws
         self.effective_sample_size_ = (
             float(self.n_evaluations_)
             if estimate.exact
@@ -464,8 +663,11 @@ default=None
 
     def _print(self, integrator):
         now = integrator.history[-1]
+        wanted = ""
+        if self.rtol is not None:
+            wanted = f", target {self.rtol * abs(now.estimate):.2g}"
         print(
-            f"{now.evaluations} evaluations, {now.seconds:.1f} s: "
-            f"{now.estimate:.6g} +- {now.std_error:.2g}, effective sample size "
-            f"{now.effective_sample_size:.0f}"
+            f"{now.evaluations} of at most {self.max_evaluations} evaluations, "
+            f"{now.seconds:.2f} s: estimate {now.estimate:.6g}, half width "
+            f"{(now.high - now.low) / 2:.2g}{wanted}"
         )

@@ -120,11 +120,14 @@ class Estimate:
     def limits(self, v, confidence):
         """Return the interval of ``integrals @ v``.
 
-        The upper limit is that after one more event upwards, the lower one that after
+        Where nothing varied and nothing is known of what might, there is no limit. The
+        upper limit is that after one more event upwards, the lower one that after
         one more downwards: as the exact limits of a count are.
         """
         mean, second = self.mean @ v, v @ self.second @ v
         third = self.third @ v @ v @ v
+        if second <= 0 and not (self.hidden @ v).any():
+            return -np.inf, np.inf
         tail = (1 - confidence) / 2
         ends = []
         for sign, probability in ((-1, tail), (1, 1 - tail)):
@@ -160,6 +163,8 @@ class Precision:
     rtol : float or None
         Wanted half width of the interval, relative to the estimate; None for as narrow
         as the budget allows.
+    atol : float or None
+        The same, absolute; the wider of the two is enough.
     confidence : float
         Of the interval.
     sample_size : float
@@ -167,14 +172,20 @@ class Precision:
     """
 
     rtol: float | None
+    atol: float | None
     confidence: float
     sample_size: float = 0.0
 
+    @property
+    def is_wanted(self):
+        """Whether anything but the budget ends a run."""
+        return self.rtol is not None or self.atol is not None
+
     def is_reached(self, estimate, target):
         """Return whether an interval is as narrow as wanted, and of draws enough."""
-        if self.rtol is None or self._is_small(estimate, target):
+        if not self.is_wanted or self._is_small(estimate, target):
             return False
-        return self._relative_width(estimate, target) <= self.rtol
+        return self._relative_width(estimate, target) <= 1
 
     def draws_wanted(self, estimate, target):
         """Return how many times its draws an estimate should have had, by itself.
@@ -189,13 +200,14 @@ class Precision:
         if self._is_small(estimate, target):
             return np.inf
         width = self._relative_width(estimate, target)
-        return (width / (STOPPING_MARGIN * self.rtol)) ** 2
+        return (width / STOPPING_MARGIN) ** 2
 
     def _is_small(self, estimate, target):
         return estimate.effective_sample_size(target) < self.sample_size
 
     def _relative_width(self, estimate, target):
-        """Return half the width of an interval, relative to the estimate."""
+        """Return half the width of an interval, relative to what is wanted."""
         low, high = estimate.interval(target, self.confidence)
-        value = abs(target.value(estimate.mean))
-        return (high - low) / (2 * value) if value > 0 and high > low else np.inf
+        wanted = (self.rtol or 0.0) * abs(target.value(estimate.mean))
+        wanted = max(wanted, self.atol or 0.0)
+        return (high - low) / (2 * wanted) if wanted > 0 and high > low else np.inf

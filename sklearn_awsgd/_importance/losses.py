@@ -3,7 +3,14 @@
 import numpy as np
 from scipy import sparse
 
-from sklearn_awsgd._importance.targets import Difference, Mean, Ratio
+from sklearn_awsgd._importance.metrics import (
+    ERRORS,
+    METRICS,
+    RATES,
+    Metric,
+    probability_of_label,
+)
+from sklearn_awsgd._importance.targets import Difference, Mean
 from sklearn_awsgd._validation import check_option
 
 # A second evaluation may differ by the rounding of a float32 network.
@@ -44,104 +51,6 @@ def is_distribution(X):
     return hasattr(X, "rvs") and hasattr(X, "logpdf")
 
 
-def _class_index(estimator, y):
-    classes = np.asarray(estimator.classes_)
-    y = np.asarray(y)
-    index = np.searchsorted(classes, y)
-    index = np.minimum(index, len(classes) - 1)
-    if (classes[index] != y).any():
-        unknown = y[classes[index] != y][0]
-        raise ValueError(
-            f"y has the label {unknown}, which estimator.classes_={classes} does not "
-            "have; leave these rows out or give them weight zero."
-        )
-    return index
-
-
-def _probability_of_label(estimator, X, y):
-    probabilities = np.asarray(estimator.predict_proba(X))
-    index = _class_index(estimator, y)
-    return probabilities, probabilities[np.arange(len(index)), index], index
-
-
-def log_loss(estimator, X, y):
-    """Return minus the logarithm of the probability of the label."""
-    probabilities, p, _ = _probability_of_label(estimator, X, y)
-    return -np.log(np.clip(p, np.finfo(probabilities.dtype).eps, 1.0))
-
-
-def zero_one(estimator, X, y):
-    """Return 1 for a wrong label."""
-    return np.asarray(estimator.predict(X)) != np.asarray(y)
-
-
-def brier(estimator, X, y):
-    """Return the squared distance of the probabilities from the label."""
-    probabilities, p, index = _probability_of_label(estimator, X, y)
-    if probabilities.shape[1] <= 2:
-        return (1 - p) ** 2
-    probabilities = probabilities.astype(float)
-    probabilities[np.arange(len(index)), index] -= 1
-    return (probabilities**2).sum(axis=1)
-
-
-def squared_error(estimator, X, y):
-    """Return the squared error."""
-    return (np.asarray(y, dtype=float) - np.asarray(estimator.predict(X))) ** 2
-
-
-def absolute_error(estimator, X, y):
-    """Return the absolute error."""
-    return np.abs(np.asarray(y, dtype=float) - np.asarray(estimator.predict(X)))
-
-
-def _positives(estimator, X, y):
-    classes = estimator.classes_
-    if len(classes) != 2:
-        raise ValueError(
-            f"precision, recall and f1 are of binary classifiers, but estimator has "
-            f"{len(classes)} classes; use a callable loss, such as one class against "
-            "the rest."
-        )
-    unknown = np.setdiff1d(y, classes)
-    if len(unknown):
-        raise ValueError(
-            f"y has labels {unknown!r} that are not among the classes {classes!r} of "
-            "the estimator; precision, recall and f1 are of its second class."
-        )
-    positive = classes[1]
-    predicted = np.asarray(estimator.predict(X)) == positive
-    return predicted, np.asarray(y) == positive
-
-
-def precision(estimator, X, y):
-    """Return true positives and predicted positives."""
-    predicted, actual = _positives(estimator, X, y)
-    return np.column_stack([predicted & actual, predicted])
-
-
-def recall(estimator, X, y):
-    """Return true positives and positives."""
-    predicted, actual = _positives(estimator, X, y)
-    return np.column_stack([predicted & actual, actual])
-
-
-def f1(estimator, X, y):
-    """Return twice the true positives, and predicted and actual positives together."""
-    predicted, actual = _positives(estimator, X, y)
-    return np.column_stack([2 * (predicted & actual), predicted * 1 + actual])
-
-
-LOSSES = {
-    "log_loss": (log_loss, (0.0, np.inf)),
-    "zero_one": (zero_one, (0.0, 1.0)),
-    "brier": (brier, (0.0, 2.0)),
-    "squared_error": (squared_error, (0.0, np.inf)),
-    "absolute_error": (absolute_error, (0.0, np.inf)),
-}
-RATES = {"precision": precision, "recall": recall, "f1": f1}
-
-
 class Integrand:
     """The values of f at given rows.
 
@@ -153,9 +62,16 @@ class Integrand:
         Loss; None for the mean of y.
     X, y : data
         All rows; None for y when there is none.
+    told : bool, default=False
+        Whether values are told, so that neither model nor y is needed.
+
+    Attributes
+    ----------
+    metric : Metric
+        What is averaged, over which rows.
     """
 
-    def __init__(self, estimator, loss, X, y):
+    def __init__(self, estimator, loss, X, y, told=False):
         self.models = estimator if isinstance(estimator, tuple) else (estimator,)
         self.loss = loss
         self.X = X
@@ -163,33 +79,64 @@ class Integrand:
         # The first row evaluated and its value; whether to evaluate it again.
         self._first, self._to_repeat = None, False
         if isinstance(loss, str):
-            check_option("loss", loss, (*LOSSES, *RATES))
-            if estimator is None:
+            check_option("loss", loss, tuple(METRICS))
+            if estimator is None and not told:
                 raise ValueError(
                     f"loss={loss!r} needs a fitted estimator, got estimator=None; or "
                     "give a callable loss(X_rows, y_rows)."
                 )
-            part = Ratio() if loss in RATES else Mean(LOSSES[loss][1])
+            self.metric = METRICS[loss]
         elif loss is None or callable(loss):
-            part = Mean()
+            self.metric = Metric(None, Mean())
         else:
             raise TypeError(f"loss={loss!r} is neither a name, a callable nor None.")
-        if loss is None and estimator is not None:
+        if loss is None and estimator is not None and not told:
             raise ValueError(
-                "estimator is given but loss=None; choose one of "
-                f"{(*LOSSES, *RATES)} or give a callable loss(estimator, X, y)."
+                f"estimator is given but loss=None; choose one of {tuple(METRICS)} or "
+                "give a callable loss(estimator, X, y)."
             )
-        needs_y = loss is None or isinstance(loss, str)
-        if needs_y and y is None:
+        needs_y = (loss is None or isinstance(loss, str)) and not told
+        if (needs_y or self.metric.over != "rows") and y is None:
             raise ValueError(
                 "This estimator requires y to be passed, but the target y is None; "
                 "without y give a callable loss(X_rows)."
             )
+        part = self.metric.target
         if len(self.models) not in (1, 2):
             raise ValueError(
                 f"estimator is a tuple of {len(self.models)}; a difference has two."
             )
         self.target = Difference(part) if len(self.models) == 2 else part
+
+    def relevant(self, weights):
+        """Return the weights of rows, zero for those that do not matter."""
+        if self.metric.over == "rows":
+            return weights
+        classes, index = np.unique(np.asarray(self.y), return_inverse=True)
+        if self.metric.over == "classes":
+            return weights / np.bincount(index, weights)[index]
+        model = self.models[0]
+        positive = classes[-1] if model is None else np.asarray(model.classes_)[-1]
+        weights = np.where(np.asarray(self.y) == positive, weights, 0.0)
+        if not weights.any():
+            raise ValueError(
+                f"y has no row of the class {positive!r}, so there is no {self.loss}."
+            )
+        return weights
+
+    def check_told(self, values, n):
+        """Return values that were told, of shape (n_rows, n_values)."""
+        values = np.asarray(values)
+        n_values = self.target.n_values
+        if values.shape not in ((n,), (n, n_values)) or n_values > 1 == values.ndim:
+            raise ValueError(
+                f"values have shape {values.shape} for {n} rows; give {n} numbers"
+                + (f", {n_values} for each row." if n_values > 1 else ".")
+            )
+        values = values.astype(float).reshape(n, n_values)
+        if not np.isfinite(values).all():
+            raise ValueError("values must be finite; leave such rows out of the pool.")
+        return values
 
     def replace(self, estimator, loss):
         """Take another model and loss, which have to give the same values.
@@ -227,8 +174,7 @@ class Integrand:
         parts = []
         for model in self.models:
             if isinstance(self.loss, str):
-                function = RATES.get(self.loss) or LOSSES[self.loss][0]
-                values = function(model, X, y)
+                values = self.metric.function(model, X, y)
             else:
                 arguments = (X,) if y is None else (X, y)
                 if model is not None:
@@ -338,12 +284,12 @@ def surrogate_score(surrogate, integrand, X, y, n):
             "surrogate is a model, but there is no estimator whose place it could take "
             "in the loss; give an array of scores, one for each row."
         )
-    elif integrand.loss == "zero_one" and hasattr(surrogate, "predict_proba"):
+    elif integrand.loss in ERRORS and hasattr(surrogate, "predict_proba"):
         # Finer than the loss of 0 or 1: how probable it is.
-        score = 1 - _probability_of_label(surrogate, X, y)[1]
+        score = 1 - probability_of_label(surrogate, X, y)[1]
     elif integrand.loss in RATES and hasattr(surrogate, "predict_proba"):
         # Positives count whether found or not, others when taken for positives.
-        probabilities, _, index = _probability_of_label(surrogate, X, y)
+        probabilities, _, index = probability_of_label(surrogate, X, y)
         score = probabilities[:, -1] + (index == probabilities.shape[1] - 1)
     else:
         cheap = Integrand(surrogate, integrand.loss, X, y)

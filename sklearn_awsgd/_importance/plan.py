@@ -1,5 +1,6 @@
 """The plan of a run: from what a user gave to rounds."""
 
+import copy
 from functools import partial
 from numbers import Number
 
@@ -90,7 +91,16 @@ def choose_sampler(sampler, X=None, y=None, strata=None):
 
 
 def plan_run(
-    estimator, X, y, sample_weight, strata, generator, *, reset=True, before=None
+    estimator,
+    X,
+    y,
+    sample_weight,
+    strata,
+    generator,
+    *,
+    reset=True,
+    before=None,
+    told=False,
 ):
     """Return the run over the rows, entries or locations of X, ready to begin.
 
@@ -106,13 +116,15 @@ def plan_run(
         Whether X defines the features, or must have the known ones.
     before : Integrator, default=None
         The run over the rows of a stream that came before.
+    told : bool, default=False
+        Whether values will be told, so that no y is needed to compute them.
     """
     given = {"y": y, "sample_weight": sample_weight, "strata": strata}
     given["surrogate"] = estimator.surrogate
     sampler = choose_sampler(estimator.sampler, X, y, strata)
     if is_distribution(X):
         rounds = _plan_distribution(estimator, sampler, X, given, generator)
-        return Integrator(rounds, generator, 1.0, before)
+        return Integrator(rounds, generator, 1.0, before, estimator.anytime)
     if hasattr(X, "rvs"):
         raise TypeError(
             f"X is a {type(X).__name__}, which has no density (logpdf); give the "
@@ -124,39 +136,55 @@ def plan_run(
             "A Gaussian sampler needs X to be a frozen continuous distribution of "
             f"scipy.stats, got {type(X).__name__}; for rows use sampler='auto'."
         )
-    X = _check_X(estimator, X, reset=reset)
+    if told or callable(estimator.loss):
+        # The loss knows what a row is, which need not be an array.
+        loose = isinstance(X, range) or (hasattr(X, "shape") and np.ndim(X) == 1)
+    else:
+        loose = False
+    X = X if loose and len(X) else _check_X(estimator, X, reset=reset)
     if sampler.draws_from("rows"):
-        rounds = _plan_rows(estimator, sampler, X, given, generator)
-        weight = _total_weight(sample_weight, n_rows(X))
+        rounds, weight = _plan_rows(
+            estimator, sampler, X, given, generator, told, before is not None
+        )
     else:
         rounds = _plan_entries(estimator, sampler, X, given, generator)
         weight = float(X.shape[0] * X.shape[1])
-    return Integrator(rounds, generator, weight, before)
+    return Integrator(rounds, generator, weight, before, estimator.anytime)
 
 
-def _plan_rows(estimator, sampler, X, given, generator):
-    """Return rounds of the rows of X."""
+def _plan_rows(estimator, sampler, X, given, generator, told, is_more):
+    """Return rounds of the rows of X, and the total weight of these."""
     n, y = n_rows(X), given["y"]
     check_strata(given["strata"])
     check_consistent_length(X, y, given["strata"])
     weights = check_weights(given["sample_weight"], n)
     y = y if y is None or hasattr(y, "iloc") else np.asarray(y)
-    integrand = Integrand(estimator.estimator, estimator.loss, X, y)
-    mass = np.full(n, 1 / n) if weights is None else weights / weights.sum()
+    mass = np.ones(n) if weights is None else np.asarray(weights, dtype=float)
+    integrand = Integrand(estimator.estimator, estimator.loss, X, y, told)
+    if is_more and integrand.metric.over == "classes":
+        raise ValueError(
+            f"loss={estimator.loss!r} weights rows by the sizes of classes, which more "
+            "rows change; call fit with all rows."
+        )
+    mass = integrand.relevant(mass)
+    total = float(mass.sum())
+    mass = mass / total
     pool = Pool(
         integrand,
         mass,
         _longest_call(estimator),
         guess_known=estimator.control_variate,
     )
-    space = PoolSpace(None if weights is None else mass, n, partial(_squared_norms, X))
+    even = weights is None and integrand.metric.over == "rows"
+    space = PoolSpace(None if even else mass, n, partial(_squared_norms, X))
     if not isinstance(sampler, (StrataSampler, UniformSampler)):
         _refuse(
             {"surrogate": estimator.surrogate},
             f"sampler={estimator.sampler!r} draws without a guess of the values",
         )
         groups = one_stratum(n)
-        return _open(pool, sampler, space, generator, groups, given["strata"])
+        rounds = _open(pool, sampler, space, generator, groups, given["strata"])
+        return rounds, total
     by = sampler.by if isinstance(sampler, StrataSampler) else "nothing"
     labels = _labels(estimator, by, y, given["strata"], n)
     # Each stratum of each half takes some rows before anything can be learned.
@@ -169,13 +197,14 @@ def _plan_rows(estimator, sampler, X, given, generator):
         # Passes without replacement are what one stratum is.
         sampler = StrataSampler()
     if sampler.update == "moments" and estimator.control_variate:
-        return StratifiedRounds(pool, sampler, generator, strata, learned)
+        rounds = StratifiedRounds(pool, sampler, generator, strata, learned)
+        return rounds, total
     if learned is not None:
         raise ValueError(
             "surrogate='learned' needs update='moments' and control_variate=True."
         )
     space.strata = strata.index
-    return _open(pool, sampler, space, generator, groups=strata)
+    return _open(pool, sampler, space, generator, groups=strata), total
 
 
 def _open(pool, sampler, space, generator, groups=None, strata=None):
@@ -213,7 +242,8 @@ def _cross_with_score(estimator, X, y, pool, labels, most_bins, generator):
     uneven = np.ptp(mass[mass > 0]) > 1e-9 * mass.max()
     n_labels = labels.n_strata
     if isinstance(estimator.surrogate, str):
-        seed = int(generator.random_raw() % 2**31)
+        # Of a copy, so that rows come as they would without a surrogate.
+        seed = int(copy.deepcopy(generator).random_raw() % 2**31)
         learned = LearnedStrata(_features(X, labels.index), labels, seed)
         score = np.ones(len(mass)) if uneven else None
         return Strata(labels.index, n_labels, n_labels, score), learned
@@ -333,11 +363,3 @@ def _numbers(X, remedy):
     if X.ndim != 2:
         raise TypeError(remedy)
     return X
-
-
-def _total_weight(sample_weight, n):
-    """Return the weight of all rows together."""
-    if sample_weight is None:
-        return float(n)
-    weight = np.asarray(sample_weight, dtype=float)
-    return float(np.broadcast_to(weight, n).sum())

@@ -153,10 +153,18 @@ class Pool(Source):
     def evaluate(self, rows):
         """Evaluate positions not known yet, and return their values."""
         if len(rows):
-            self.values[rows] = self._calls.values(self._evaluate_at, rows)
+            self.put(rows, self._calls.values(self._evaluate_at, rows))
+        return self.values[rows]
+
+    def put(self, rows, values):
+        """Take the values of positions not known yet."""
+        self.values[rows] = values
         self.known[rows] = True
         self.n_unknown -= len(rows)
-        return self.values[rows]
+
+    def evaluated(self):
+        """Return the positions that have been evaluated."""
+        return np.flatnonzero(self.known & (self.mass > 0))
 
     def _evaluate_at(self, rows):
         if self.n_columns is None:

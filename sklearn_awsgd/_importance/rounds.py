@@ -89,6 +89,10 @@ class Rounds(ABC):
             were like it.
         """
 
+    def doubt(self):
+        """Return why the interval cannot be believed, or None."""
+        return None
+
     @abstractmethod
     def variance_gain(self):
         """Return the variance of a plain average of as many points, over ours."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields, replace
 from time import perf_counter
 
 import numpy as np
+from scipy.special import ndtr
 
 from sklearn_awsgd._importance.intervals import Estimate
 
@@ -30,6 +31,8 @@ class Progress:
     evaluations: int
     seconds: float
     estimate: float
+    low: float
+    high: float
     std_error: float
     effective_sample_size: float
     variance_gain: float
@@ -48,6 +51,8 @@ class Integrator:
         Total weight of their points.
     before : Integrator, default=None
         The run over the rows of a stream that came before.
+    anytime : bool, default=False
+        Whether intervals are to hold at all times together.
 
     Attributes
     ----------
@@ -57,7 +62,9 @@ class Integrator:
         In the order of time.
     """
 
-    def __init__(self, rounds, generator, weight, before=None):
+    def __init__(self, rounds, generator, weight, before=None, anytime=False):
+        self._anytime = anytime
+        self._first_variance = None if before is None else before._first_variance
         self.rounds = rounds
         self.generator = generator
         self.target = rounds.target
@@ -82,6 +89,11 @@ class Integrator:
         return self._n_evaluations_before + self.rounds.n_evaluations
 
     @property
+    def has_past(self):
+        """Whether rows of a stream came before."""
+        return self._past is not None
+
+    @property
     def is_exact(self):
         """Whether every point is known."""
         return self.rounds.n_unknown == 0
@@ -98,11 +110,11 @@ class Integrator:
         precision : Precision
             How narrow an interval is wanted.
         report : callable
-            Called with this integrator now and then.
+            Called with this integrator now and then; returns whether to stop.
 
         Returns
         -------
-        status : {"exact", "tolerance", "budget"}
+        status : {"exact", "tolerance", "budget", "stopped"}
             Why it ended.
         """
         rounds = self.rounds
@@ -132,25 +144,29 @@ class Integrator:
                 growth = RARE_CHECK_GROWTH if many else CHECK_GROWTH
                 self._check_at = growth * rounds.n_draws
                 rounds.learn(stop_at - rounds.n_evaluations)
-                self._record()
-                report(self)
-                if precision.rtol is not None and rounds.has_reached(
-                    precision, self._with_past
+                self.record(precision.confidence)
+                if report(self):
+                    return "stopped"
+                level = self._level(self.estimate(), precision.confidence)
+                if precision.is_wanted and rounds.has_reached(
+                    replace(precision, confidence=level), self._with_past
                 ):
                     return "tolerance"
                 in_sight = max(rounds.end_in_sight, LEAST_CHECK_GROWTH * rounds.n_draws)
                 self._check_at = min(self._check_at, in_sight)
         self._seconds = perf_counter() - started
         rounds.learn()
-        self._record()
+        self.record(precision.confidence)
+        report(self)
         if not self.is_exact:
             return "budget"
-        report(self)
         estimate = self.estimate()
         if estimate.exact:
             return "exact"
         # Of these rows all are known, of those that came before they are not.
         precision = replace(precision, sample_size=rounds.stopping_sample_size)
+        level = self._level(estimate, precision.confidence)
+        precision = replace(precision, confidence=level)
         narrow = precision.is_reached(estimate, self.target)
         return "tolerance" if narrow else "budget"
 
@@ -165,6 +181,44 @@ class Integrator:
         if self.is_exact:
             return self._with_past(Estimate.of_exact(self.rounds.exact()))
         return self._with_past(self.rounds.estimate())
+
+    def interval(self, confidence, side="two-sided"):
+        """Return the confidence interval, without limits where it cannot be believed.
+
+        Parameters
+        ----------
+        confidence : float
+            Probability to cover.
+        side : {"two-sided", "lower", "upper"}, default="two-sided"
+            Which ends are wanted; the other one is that of the range.
+        """
+        estimate, (least, most) = self.estimate(), self.target.bounds
+        if side != "two-sided":
+            # The one end of an interval whose other end may be missed as often.
+            confidence = max(2 * confidence - 1, 0.0)
+        if not estimate.exact:
+            confidence = self._level(estimate, confidence)
+            if self.rounds.doubt() is not None:
+                return least, most
+        low, high = estimate.interval(self.target, confidence)
+        return (low if side != "upper" else least), (high if side != "lower" else most)
+
+    def _level(self, estimate, confidence):
+        """Return the confidence to ask for now, so that it holds at all times.
+
+        The boundary is that of a normal mixture (Robbins): if the inverse variance is
+        the time of a Brownian motion, it is crossed at some time with the probability
+        ``1 - confidence``. It is narrowest at about ten times the first inverse
+        variance.
+        """
+        if not self._anytime:
+            return confidence
+        variance = estimate.standard_error(self.target) ** 2
+        if self._first_variance is None and variance > 0:
+            self._first_variance = variance
+        time = 1.0 if variance <= 0 else self._first_variance / variance
+        limit = (1 + 1 / time) * (np.log1p(time) - 2 * np.log(1 - confidence))
+        return float(1 - 2 * ndtr(-np.sqrt(limit)))
 
     def variance_gain(self):
         """Return the variance of as many uniform evaluations, over ours."""
@@ -181,7 +235,8 @@ class Integrator:
             uniform = ours * self.rounds.variance_gain() if ours > 0 else 0.0
         return self._share**2 * uniform + (1 - self._share) ** 2 * self._past_uniform
 
-    def _record(self):
+    def record(self, confidence):
+        """Add a line to the history."""
         estimate = self.estimate()
         self.history.append(
             Progress(
@@ -189,6 +244,7 @@ class Integrator:
                 self.n_evaluations,
                 self._seconds,
                 self.target.value(estimate.mean),
+                *self.interval(confidence),
                 estimate.standard_error(self.target),
                 estimate.effective_sample_size(self.target),
                 self.variance_gain(),

@@ -19,6 +19,9 @@ EVENTS_IN_DOUBT = 10
 # the bins at a distance of 0, 1 and 2.
 EVENTS_AROUND = 2
 WEIGHTS_AROUND = (2, 2, 1)
+# One more large value may be this many times as large as any seen in its label, but not
+# larger than the largest of all.
+BEYOND_SEEN = 3.0
 # About as many rows as a slope is fitted to, at most.
 ROWS_FOR_SLOPE = 10_000
 # Squared standard errors that a slope has to exceed.
@@ -35,13 +38,10 @@ class Scores:
         Sum of the scores of each half.
     prior : ndarray of shape (2 * n_strata,)
         Squares to expect in each cell, up to a factor.
-    size : ndarray of shape (2 * n_strata,)
-        Mean absolute score of each cell.
     """
 
     sums: np.ndarray
     prior: np.ndarray
-    size: np.ndarray
 
 
 @dataclass
@@ -56,11 +56,14 @@ class Drawn:
         Its part of the integrals.
     score : ndarray of shape (n_drawn,) or None
         Its score.
+    unit : float
+        Mean mass of a row: the part of the integral that a value of one has.
     """
 
     cells: np.ndarray
     parts: np.ndarray
     score: np.ndarray | None = None
+    unit: float = 1.0
 
 
 class Stage:
@@ -125,7 +128,8 @@ class Stage:
         deviations = np.empty_like(parts)
         for part, mean, deviation in zip(parts.T, overall.T, deviations.T):
             centre(cells, part, mean[self._half], deviation)
-        self._extremes = target.extremes(parts) - overall.mean(axis=0)
+        self._extremes = target.extremes(parts, drawn.unit) - overall.mean(axis=0)
+        self._mirrored = target.mirrored
         self._look_along(cells, residuals, deviations, half_mass, target, scores)
 
     def _by_group(self, x):
@@ -184,18 +188,15 @@ class Stage:
         sums, squares, fourth, largest = cell_sizes(cells, along, len(sizes))
         # A large value: as in a row drawn with odds of its squared deviation.
         far = in_direction(deviations)
-        _, far2, far4, _ = cell_sizes(cells, far, len(sizes))
+        _, far2, far4, largest_far = cell_sizes(cells, far, len(sizes))
         total, total4 = (self._by_half(sizes / n * x) for x in (far2, far4))
         event2 = total4 / np.where(total > 0, total, 1.0)
-        self._ratios = np.ones(len(sizes))
-        if scores is not None:
-            self._ratios = self._event_ratios(squares, fourth, event2, scores.size)
         # How much is in doubt depends on the number of rows of the half, not of the
         # cell: this one goes with the values of the other half, and so would its own
         # sample then go with its own values.
         n_half = self._by_half(self.counts)[self._half]
         group_share = (self._by_group(sizes) / sizes.sum() * 2)[self._group]
-        unseen = min(UNSEEN_EVENTS, UNSEEN_IN_ALL / self._n_groups) * self._ratios**2
+        unseen = min(UNSEEN_EVENTS, UNSEEN_IN_ALL / self._n_groups)
         hidden = unseen * event2[self._half] / np.maximum(n_half * group_share, 1)
         self.squares = squares / np.maximum(n - 1, 1)
         self._look_around(fourth / n)
@@ -214,7 +215,9 @@ class Stage:
         self.variance = self._by_half(sizes * left / n * self.squares)
         self.is_known = self._by_half(left) == 0
         self.largest_weight = (left / n).max()
+        self.largest = np.maximum.reduceat(largest_far, [0, len(sizes) // 2])
         self._drawn = cells, deviations, far
+        self.label_spread = self._spread_of_labels(cells, far)
         # As if drawn with replacement: what is known of a stratum does not become less
         # when its rows run out.
         factor = sizes / n
@@ -226,6 +229,16 @@ class Stage:
             ],
             axis=1,
         )
+
+    def _spread_of_labels(self, cells, far):
+        """Return for each cell how much values vary over all of its label."""
+        group = self._group[cells]
+        weight = (self.sizes / np.maximum(self.counts, 1))[cells]
+        n_groups = 2 * self._n_groups
+        total = np.maximum(np.bincount(group, weight, n_groups), 1e-300)
+        mean = np.bincount(group, weight * far, n_groups) / total
+        square = np.bincount(group, weight * far**2, n_groups) / total - mean**2
+        return np.sqrt(np.maximum(square, 0.0))[self._group]
 
     def _look_around(self, fourth):
         """Draw the spreads of bins towards those of the bins around them.
@@ -259,33 +272,14 @@ class Stage:
                 weights[:-distance] += weight
         return (total / weights).ravel()
 
-    def _event_ratios(self, squares, fourth, event2, score_size):
-        """Return how large a large value would be in each cell, relative to all.
-
-        Losses may go up and down with the score, while errors are errors at any score:
-        the power of the score they follow is fitted to the cells. Where the cells are
-        not on the line, it is drawn above all of them.
-        """
-        ratios = np.ones(len(squares))
-        for half in (0, 1):
-            here = self._half == half
-            seen = here & (fourth > 0) & (score_size > 0)
-            if seen.sum() < 3:
-                continue
-            x = np.log(score_size[seen])
-            y = np.log(fourth[seen] / squares[seen]) / 2
-            weight = self.counts[seen] / self.counts[seen].sum()
-            centred = x - weight @ x
-            spread = weight @ centred**2
-            power = (weight * centred) @ y / spread if spread > 0 else 0.0
-            power = min(max(power, 0.0), 1.0)
-            level = np.max(y - power * x)
-            size = np.exp(level) * score_size[here] ** power
-            ratios[here] = np.minimum(size / np.sqrt(event2[half]), 1.0)
-        return ratios
-
     def events(self, half=None):
         """Return what one more large value, upwards or downwards, would have added.
+
+        It may be as large as the largest value seen, whatever the score of its row: a
+        surrogate that is wrong somewhere is wrong where it promises small values. In a
+        label it is at most ``BEYOND_SEEN`` times the largest of that label. It counts
+        for as many rows as a row of its label does on average over the pool, so that
+        rows that are seldom looked at hide much.
 
         Parameters
         ----------
@@ -296,18 +290,25 @@ class Stage:
         if half is not None:
             chosen = self._half[cells] == half
             cells, deviations, far = (x[chosen] for x in self._drawn)
-        odds = (self.sizes / np.maximum(self.counts, 1))[cells] * far**2
         counts = np.bincount(cells, minlength=len(self.sizes))
         weight = (self.sizes - counts) * (counts > 0) / np.maximum(counts, 1)
-        # With the same chance for every row of a group, whatever the scores say.
-        squares = self._by_group(counts * (weight * self._ratios) ** 2)
-        weight = np.sqrt(np.max(squares / np.maximum(self._by_group(counts), 1)))
+        weight = self._by_group(self.sizes * weight)
+        weight /= np.maximum(self._by_group(self.sizes), 1)
+        size = np.abs(far)
+        in_cells = cell_sizes(cells, far, len(self.sizes))[3]
+        in_groups = np.zeros(2 * self._n_groups)
+        np.maximum.at(in_groups, self._group, in_cells)
         events = np.zeros((2, deviations.shape[1]))
-        for k, chance in enumerate((odds * (far > 0), odds * (far < 0))):
-            total = chance.sum()
-            if total > 0:
-                events[k] = chance @ deviations / total
-        return weight * np.concatenate([events, self._extremes])
+        for k, sign in enumerate((1, -1) if len(far) else ()):
+            chosen = np.argmax(size if self._mirrored else sign * far)
+            if sign * far[chosen] <= 0 and not self._mirrored:
+                continue
+            # Labels in which all is small hide smaller ones.
+            share = np.minimum(BEYOND_SEEN * in_groups / (size[chosen] or 1.0), 1.0)
+            towards = sign if far[chosen] > 0 else -sign
+            factor = towards if self._mirrored else 1
+            events[k] = factor * np.max(weight * share) * deviations[chosen]
+        return np.concatenate([events, weight.max() * self._extremes])
 
     def part(self, half, share):
         """Return a half's part of the estimate, as an estimate of its own.

@@ -10,11 +10,18 @@ sizes of samples are not tied to what is in them.
 
 import numpy as np
 
+from sklearn_awsgd._importance.design import Asked, Columns, Design
 from sklearn_awsgd._importance.intervals import Estimate
 from sklearn_awsgd._importance.rounds import Rounds
-from sklearn_awsgd._importance.stage import Drawn, Scores, Stage, round_to
+from sklearn_awsgd._importance.stage import Scores, round_to
 from sklearn_awsgd._kernels._cells import fill
 
+# Largest share of the rows taken by label, whatever the score says, and how many shares
+# are tried.
+MOST_MIXING = 0.3
+TRIED_MIXINGS = 5
+# Widths of an interval: in standard errors, and in hidden events.
+ERRORS_IN_WIDTH, EVENTS_IN_WIDTH = 3.9, 2.7
 # Rows of each cell (a stratum in a half) that are taken first; a third moment needs 3.
 LEAST_ROWS = 3
 
@@ -49,7 +56,10 @@ class StratifiedRounds(Rounds):
         self._past_stages = []
         # As of the last time that something was learned.
         self._estimate = None
-        self._pending_counts, self.pending = None, None
+        self._past_designs = []
+        self.pending = None
+        # Rows asked for and not told yet.
+        self.n_outstanding = 0
         self.restratify(strata, self._deal(strata.index))
 
     def _deal(self, strata):
@@ -58,7 +68,7 @@ class StratifiedRounds(Rounds):
         self.half = np.zeros(len(self.pool.mass), dtype=np.int8)
         begin = int(self._random.integers(2))
         self.half[order] = (np.arange(len(order)) + begin) % 2
-        self._half_mass = np.bincount(self.half, self.pool.mass, 2)
+        self.half_mass = np.bincount(self.half, self.pool.mass, 2)
         return np.concatenate([order[begin::2], order[1 - begin :: 2]])
 
     def _shuffled(self, rows, cells):
@@ -96,22 +106,19 @@ class StratifiedRounds(Rounds):
         self._order = self._shuffled(unknown, cells) if order is None else order
         self._sizes = np.bincount(cells[unknown], minlength=2 * n_strata)
         self._begin = np.cumsum(self._sizes) - self._sizes
+        # Rows asked for in each cell, and those of them whose values are known.
         self._taken = np.zeros(2 * n_strata, dtype=np.intp)
+        self._told = np.zeros(2 * n_strata, dtype=np.intp)
         self._drawn = Columns()
         self._known_before = np.flatnonzero(self.pool.known & (self.pool.mass > 0))
-        known = self._known_before
-        parts = self.pool.mass[known, None] * self.pool.values[known]
-        sums = [np.bincount(self.half[known], column, 2) for column in parts.T]
-        self._known_sum = np.stack(sums, axis=1)
+        self._known_sum = self.known_sum(self._known_before, self.pool.values)
         self._score = self._scores = None
         if score is not None:
             self._score = self.pool.mass * score
             x = self._score[unknown]
-            size = np.bincount(cells[unknown], np.abs(x), 2 * n_strata)
             self._scores = Scores(
                 sums=np.bincount(self.half[unknown], x, 2),
                 prior=self._expected_squares(cells[unknown], np.abs(x)),
-                size=size / np.maximum(self._sizes, 1),
             )
             self._first_spread = np.sqrt(self._scores.prior)
         else:
@@ -150,8 +157,40 @@ class StratifiedRounds(Rounds):
             (self._spread[self._cells(1 - half)], certainty),
         ):
             weight += share * sizes * spread / ((sizes * spread).sum() or 1.0)
-        mixing = self.sampler.mixing
-        return (1 - mixing) * weight + mixing * sizes / max(sizes.sum(), 1)
+        least = self.sampler.mixing
+        shares = (1 - least) * weight + least * sizes / max(sizes.sum(), 1)
+        if self._stage is None or self.n_strata == self._n_groups:
+            return shares
+        # As if there were no score: the best division among labels.
+        by_label = sizes * self._stage.label_spread[self._cells(1 - half)]
+        by_label = (1 - least) * by_label / (by_label.sum() or 1.0)
+        by_label += least * sizes / max(sizes.sum(), 1)
+        mixings = np.linspace(0.0, MOST_MIXING, TRIED_MIXINGS)[:, None]
+        tried = (1 - mixings) * shares + mixings * by_label
+        return tried[np.argmin(self._widths(half, tried))]
+
+    def _widths(self, half, shares):
+        """Return about how wide intervals would be with some shares of the strata.
+
+        Rows at small scores that are seldom looked at may hide large values, and the
+        interval has to allow for them. Spreads are those of the other half.
+
+        Parameters
+        ----------
+        half : {0, 1}
+            Which half is to be divided.
+        shares : ndarray of shape (n_trials, n_strata)
+            Shares of its rows.
+        """
+        sizes = self._sizes[self._cells(half)]
+        n_taken = max(self._taken[self._cells(half)].sum(), 1)
+        counts = np.maximum(n_taken * shares, 1e-9)
+        spread = self._spread[self._cells(1 - half)]
+        error = np.sqrt(((sizes * spread) ** 2 / counts).sum(axis=1))
+        rows = np.maximum(sizes.reshape(self._n_groups, -1).sum(axis=1), 1)
+        hidden = (sizes**2 / counts).reshape(len(shares), self._n_groups, -1)
+        hidden = (hidden.sum(axis=2) / rows).max(axis=1) * self._stage.largest[1 - half]
+        return ERRORS_IN_WIDTH * error + EVENTS_IN_WIDTH * hidden
 
     def _cells(self, half):
         return slice(half * self.n_strata, (half + 1) * self.n_strata)
@@ -210,20 +249,44 @@ class StratifiedRounds(Rounds):
     def draw(self, size):
         """Draw a round and evaluate it."""
         if self.pending is None:
-            counts = self._pending_counts = self.allocate(size)
-            begin = self._begin + self._taken - (np.cumsum(counts) - counts)
-            rows = np.repeat(begin, counts) + np.arange(counts.sum())
-            self.pending = self._order[rows]
-        counts, rows = self._pending_counts, self.pending
-        values = self.pool.evaluate(rows)
+            self.pending = self.ask(size)
+        self.pool.evaluate(self.pending.rows)
+        self.tell(self.pending)
         self.pending = None
+
+    def ask(self, size):
+        """Return a round of rows to evaluate.
+
+        Parameters
+        ----------
+        size : int
+            Rows wanted; there may be fewer left.
+        """
+        counts = self.allocate(size)
+        begin = self._begin + self._taken - (np.cumsum(counts) - counts)
+        rows = np.repeat(begin, counts) + np.arange(counts.sum())
         self._taken += counts
+        self.n_outstanding += len(rows)
+        return Asked(self._order[rows], counts)
+
+    def tell(self, asked):
+        """Take in a round that was asked for, all of whose rows the pool knows."""
+        rows, counts = asked.rows, asked.counts
+        values = self.pool.values[rows]
+        self.n_outstanding -= len(rows)
+        self._told += counts
         self._drawn.append("cells", np.repeat(np.arange(len(counts)), counts))
+        self._drawn.append("rows", rows)
         mass = self.pool.mass[rows]
         self._drawn.append("mass", mass)
         self._drawn.append("parts", mass[:, None] * values)
         if self._score is not None:
             self._drawn.append("score", self._score[rows])
+
+    @property
+    def is_measured(self):
+        """Whether there is an estimate."""
+        return self.n_unknown == 0 or bool(self._stage or self._past_stages)
 
     def finish(self):
         """Evaluate all that is not known yet."""
@@ -248,9 +311,12 @@ class StratifiedRounds(Rounds):
             Evaluations that are left: a stage is begun only if they are enough for the
             first rows of all its cells, without which nothing is known of it.
         """
-        if self.n_unknown == 0 or ((self._taken == 0) & (self._sizes > 0)).any():
+        if self.n_unknown == 0 or ((self._told == 0) & (self._sizes > 0)).any():
             return
         self._measure()
+        if self.n_outstanding:
+            # They belong to the strata as they are.
+            return
         learned = self._learned
         if learned is None or self.n_evaluations < learned.next_at:
             return
@@ -261,24 +327,14 @@ class StratifiedRounds(Rounds):
             )
             values = np.einsum("ij,ij->i", self.pool.values, directions[self.half])
             made = learned.strata(self.pool.known, self.half, values, self.pool.mass)
-            self._past_stages.append(self._stage)
-            self.restratify(made)
+            if made is not None:
+                self._past_stages.append(self._stage)
+                self._past_designs.append(self._design())
+                self.restratify(made)
 
     def _measure(self):
         """Measure the current stage, and learn the spread of its cells."""
-        self._stage = Stage(
-            Drawn(
-                self._drawn.get("cells", np.intp),
-                self._drawn.get("parts"),
-                None if self._score is None else self._drawn.get("score"),
-            ),
-            self._sizes,
-            self._known_sum,
-            self._half_mass,
-            self.target,
-            self._n_groups,
-            self._scores,
-        )
+        self._stage = self._design().stage(self, self.pool.values, self.target)
         self._spread = np.sqrt(self._stage.squares)
         self._known_shares = {}
         self._estimate = None
@@ -288,6 +344,45 @@ class StratifiedRounds(Rounds):
         if half is None and self._estimate is not None:
             return self._estimate
         stages = [*self._past_stages, *([self._stage] if self._stage else [])]
+        estimate = self._combine(stages, self.target, half)
+        if half is None:
+            self._estimate = estimate
+        return estimate
+
+    def estimate_of(self, values, target):
+        """Return the estimate of another function, from the rows known by now.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_samples, n_values)
+            Its values at these rows; others are not looked at.
+        target : Mean, Ratio or Difference
+            What is wanted of it.
+        """
+        designs = [*self._past_designs, *([self._design()] if self._stage else [])]
+        stages = [design.stage(self, values, target) for design in designs]
+        return self._combine(stages, target)
+
+    def _design(self):
+        """Return how the rows of this stage were drawn."""
+        return Design(
+            self._drawn.get("rows", np.intp),
+            self._drawn.get("cells", np.intp),
+            self._sizes,
+            self._known_before,
+            self._n_groups,
+            None if self._score is None else self._drawn.get("score"),
+            self._scores,
+        )
+
+    def known_sum(self, rows, values):
+        """Return the integrals over some known rows of each half."""
+        parts = self.pool.mass[rows, None] * values[rows]
+        sums = [np.bincount(self.half[rows], column, 2) for column in parts.T]
+        return np.stack(sums, axis=1)
+
+    def _combine(self, stages, target, half=None):
+        """Return the estimate of some stages together."""
         parts = []
         for h in (0, 1) if half is None else (half, half):
             if stages[-1].is_known[h]:
@@ -296,24 +391,21 @@ class StratifiedRounds(Rounds):
                 weights = [1 / max(s.variance[1 - h], 1e-300) for s in stages]
                 weights = np.array(weights)
                 weights /= weights.sum()
-            scale = 1.0 if half is None else 0.5 / self._half_mass[h]
+            scale = 1.0 if half is None else 0.5 / self.half_mass[h]
             parts += [s.part(h, c * scale) for s, c in zip(stages, weights)]
         mean = sum(part.mean for part in parts)
         sizes = np.stack([part.sizes for part in parts])
-        estimate = Estimate(
+        return Estimate(
             mean,
             sum(part.second for part in parts),
             sum(part.third for part in parts),
-            self._hidden_events(stages[-1], half, mean),
+            self._hidden_events(stages[-1], target, half, mean),
             np.append(sum(sizes[:, :2]), sizes[:, 2].max()),
         )
-        if half is None:
-            self._estimate = estimate
-        return estimate
 
-    def _hidden_events(self, stage, half, mean):
+    def _hidden_events(self, stage, target, half, mean):
         """Return what one more large value would have added."""
-        events, bounds = stage.events(half), np.array(self.target.bounds)
+        events, bounds = stage.events(half), np.array(target.bounds)
         if events.any() or len(mean) > 1 or not np.isfinite(bounds).all():
             return events
         # Nothing varied: what is known is the range.
@@ -325,7 +417,7 @@ class StratifiedRounds(Rounds):
         direction = self.target.direction(estimate.mean)
         before, cells = self._known_before, self._drawn.get("cells", np.intp)
         mass = self._drawn.get("mass")
-        stands_for = (self._sizes / np.maximum(self._taken, 1))[cells]
+        stands_for = (self._sizes / np.maximum(self._told, 1))[cells]
         weight = stands_for * mass
         parts = self._drawn.get("parts")
         along = parts @ direction / mass if len(mass) else np.zeros(0)
@@ -355,25 +447,3 @@ class StratifiedRounds(Rounds):
         begin = np.append(self._begin, len(self._order))
         rows = np.concatenate([self._order, before])[begin[cells] + within]
         return rows, self.pool.mass[rows] * (sizes / np.maximum(shares, 1e-300))[cells]
-
-
-class Columns:
-    """Arrays that grow at their ends, in the order of evaluation.
-
-    The rows of a pool lie anywhere in memory; what is learned from all of them again
-    and again is faster to read from here.
-    """
-
-    def __init__(self):
-        self._parts = {}
-
-    def append(self, name, array):
-        """Add to the end of a column."""
-        self._parts.setdefault(name, []).append(array)
-
-    def get(self, name, dtype=np.float64):
-        """Return a whole column."""
-        parts = self._parts.get(name, [])
-        if len(parts) > 1:
-            self._parts[name] = parts = [np.concatenate(parts)]
-        return parts[0] if parts else np.zeros(0, dtype=dtype)

@@ -11,12 +11,22 @@ class Mean:
     ----------
     bounds : tuple of two floats
         Between which values it must be.
+    two_valued : bool, default=False
+        Whether the integrand has no values but the bounds, both of which are always
+        possible.
+
+    Attributes
+    ----------
+    mirrored : bool
+        Whether a large value is as possible with the other sign.
     """
 
     n_values = 1
+    mirrored = False
 
-    def __init__(self, bounds=(-np.inf, np.inf)):
+    def __init__(self, bounds=(-np.inf, np.inf), two_valued=False):
         self.bounds = bounds
+        self.two_valued = two_valued
 
     def value(self, mean):
         """Return the target at a vector of integrals."""
@@ -26,9 +36,17 @@ class Mean:
         """Return the gradient of the target: which combination should vary little."""
         return np.ones(1)
 
-    def extremes(self, parts):
-        """Return values that may come though none like them has been seen: none."""
-        return np.zeros((0, 1))
+    def extremes(self, parts, unit):
+        """Return values that may come though none like them has been seen.
+
+        Parameters
+        ----------
+        parts : ndarray of shape (n_drawn, n_values)
+            Values seen, times the mass of their row.
+        unit : float
+            Mean mass of a row.
+        """
+        return unit * np.array(self.bounds)[:, None][: 2 * self.two_valued]
 
     def interval(self, limits, mean):
         """Return the interval of the target.
@@ -48,6 +66,7 @@ class Ratio:
 
     n_values = 2
     bounds = (0.0, 1.0)
+    mirrored = False
 
     def value(self, mean):
         """Return the target at a vector of integrals; 0 where the ratio has none."""
@@ -61,14 +80,12 @@ class Ratio:
         ratio = np.clip(self.value(mean), 0.05, 0.95)
         return np.array([1.0, -ratio]) / mean[1]
 
-    def extremes(self, parts):
+    def extremes(self, parts, unit):
         """Return values that may come though none like them has been seen.
 
         A rate is made of hits and misses; there may be only one kind so far.
         """
-        seen = parts[:, 1] > 0
-        size = parts[seen, 1].mean() if seen.any() else 0.0
-        return np.array([[size, size], [0.0, size]])
+        return unit * np.array([[1.0, 1.0], [0.0, 1.0]])
 
     def interval(self, limits, mean):
         """Return all ratios R for which ``first - R second = 0`` is credible.
@@ -94,8 +111,86 @@ class Ratio:
         return float(low), float(high)
 
 
-class Difference:
-    """The target is one target less another of the same kind."""
+class Smooth:
+    """The target is a smooth function of some integrals, by the delta method."""
+
+    mirrored = True
+
+    def extremes(self, parts, unit):
+        """Return values that may come though none like them has been seen: none."""
+        return np.zeros((0, self.n_values))
+
+    def interval(self, limits, mean):
+        """Return the interval of the target, by the delta method."""
+        v = self.direction(mean)
+        low, high = limits(v)
+        shift = self.value(mean) - mean @ v
+        return low + shift, high + shift
+
+
+class Root(Smooth):
+    """The target is minus the root of an integral, as of squared errors."""
+
+    n_values = 1
+    mirrored = False
+    bounds = (-np.inf, 0.0)
+
+    def value(self, mean):
+        """Return the target at a vector of integrals."""
+        return -float(np.sqrt(max(mean[0], 0.0)))
+
+    def direction(self, mean):
+        """Return the gradient of the target; before anything is known, a guess."""
+        return np.array([-0.5 / np.sqrt(mean[0]) if mean[0] > 0 else -1.0])
+
+    def interval(self, limits, mean):
+        """Return the interval: that of the integral, transformed."""
+        low, high = limits(np.ones(1))
+        return self.value([high]), self.value([low])
+
+
+class Correlation(Smooth):
+    """The target is Matthews' correlation of predicted and actual positives.
+
+    The integrals are the shares of true positives, of predicted and actual positives.
+    """
+
+    n_values = 3
+    bounds = (-1.0, 1.0)
+
+    def value(self, mean):
+        """Return the target at a vector of integrals; 0 where it has none."""
+        both, p, a = mean
+        spread = p * (1 - p) * a * (1 - a)
+        return float(
+            np.clip((both - p * a) / np.sqrt(spread), -1, 1) if spread > 0 else 0
+        )
+
+    def direction(self, mean):
+        """Return the gradient of the target; before anything is known, a guess."""
+        _, p, a = mean
+        spread = p * (1 - p) * a * (1 - a)
+        if spread <= 0:
+            return np.array([1.0, -0.5, -0.5])
+        root, r = np.sqrt(spread), self.value(mean)
+        return np.array(
+            [
+                1 / root,
+                -a / root - r * (1 - 2 * p) / (2 * p * (1 - p)),
+                -p / root - r * (1 - 2 * a) / (2 * a * (1 - a)),
+            ]
+        )
+
+    def extremes(self, parts, unit):
+        """Return values that may come: all that a row may be but a true negative."""
+        return unit * np.array([[1.0, 1.0, 1.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+
+
+class Difference(Smooth):
+    """The target is one target less another of the same kind.
+
+    Either may be the better one at a row that has not been seen.
+    """
 
     def __init__(self, part):
         self.part = part
@@ -115,13 +210,12 @@ class Difference:
             [self.part.direction(first), -self.part.direction(second)]
         )
 
-    def extremes(self, parts):
-        """Return values that may come though none like them has been seen: none."""
-        return np.zeros((0, self.n_values))
-
-    def interval(self, limits, mean):
-        """Return the interval of the target, by the delta method."""
-        v = self.direction(mean)
-        low, high = limits(v)
-        shift = self.value(mean) - mean @ v
-        return low + shift, high + shift
+    def extremes(self, parts, unit):
+        """Return values that may come though none like them has been seen."""
+        first, second = np.split(parts, 2, axis=1)
+        first, second = (
+            self.part.extremes(first, unit),
+            self.part.extremes(second, unit),
+        )
+        none = np.zeros_like(first)
+        return np.concatenate([np.hstack([first, none]), np.hstack([none, second])])

@@ -1,6 +1,7 @@
 """Rounds of draws with replacement, weighted by 1/q: Algorithm 1 of the paper."""
 
 import numpy as np
+from scipy.special import chdtrc
 
 from sklearn_awsgd._importance.intervals import Estimate
 from sklearn_awsgd._importance.rounds import Rounds
@@ -13,6 +14,11 @@ REFIT_GROWTH = 1.4
 # The run ends when less than this share of the budget is left, draws with replacement
 # bringing few new rows by then.
 BUDGET_LEFT = 0.01
+# Blocks of rounds that are compared, and how improbable their difference, or that of
+# the mean of 1/q from one, must be before the interval is not believed.
+N_BLOCKS = 8
+LEAST_PROBABLE = 1e-6
+WEIGHTS_OFF, ERRORS_OFF = 0.2, 6.0
 
 
 class Combination:
@@ -36,12 +42,14 @@ class Combination:
         # Of the draws' deviations along the direction of interest: sum of sizes, sum of
         # squares, largest size.
         self._sizes = np.zeros(3)
-        # Sums of squares of the deviations upwards and downwards, and of deviations
-        # weighted by their squares.
-        self._squares = np.zeros(2)
+        # The largest deviations upwards and downwards, and their sizes.
+        self._largest = np.zeros(2)
         self._events = np.zeros((2, n_values))
+        # Of each round: weight, mean and variance along the direction, and the same of
+        # the weights 1/q, whose mean is one.
+        self._rounds = []
 
-    def add(self, values, direction, trust=1.0):
+    def add(self, values, direction, trust=1.0, unbiasing=None):
         """Take in a round.
 
         Parameters
@@ -52,6 +60,8 @@ class Combination:
             Gradient of the target, as known before the round.
         trust : float, default=1.0
             Factor of the weight, as known before the round.
+        unbiasing : ndarray of shape (n_draws,), default=None
+            1/q of each draw.
         """
         n = len(values)
         self.n_draws += n
@@ -71,10 +81,50 @@ class Combination:
         self._sizes[0] += size.sum()
         self._sizes[1] += size @ size
         self._sizes[2] = max(self._sizes[2], size.max())
-        for k, chosen in enumerate((along > 0, along < 0)):
-            squares = size[chosen] ** 2
-            self._squares[k] += squares.sum()
-            self._events[k] += squares @ deviation[chosen] * (weight / n)
+        for k, sign in enumerate((1, -1)):
+            i = np.argmax(sign * along)
+            if sign * along[i] > self._largest[k]:
+                self._largest[k] = sign * along[i]
+                self._events[k] = deviation[i] * (weight / n)
+        row = [weight, mean @ direction, direction @ second @ direction]
+        if unbiasing is not None:
+            row += [unbiasing.mean(), unbiasing.var(ddof=1) / n]
+        self._rounds.append(row)
+
+    def consistency(self):
+        """Return how probable it is that rounds differ as they do (chi2).
+
+        Rounds are taken together to some blocks first: a round in which nothing was
+        found knows nothing of its error.
+        """
+        means, variances = self._blocks(1)
+        known = variances > 0
+        if known.sum() < 3:
+            return 1.0
+        means, variances = means[known], variances[known]
+        centre = (means / variances).sum() / (1 / variances).sum()
+        return float(chdtrc(len(means) - 1, ((means - centre) ** 2 / variances).sum()))
+
+    def weight_of_all(self):
+        """Return the mean of 1/q and its standard error; it should be one."""
+        if len(self._rounds[0]) < 4:
+            return 1.0, 0.0
+        weight, _, _, mean, variance = np.array(self._rounds).T
+        weight = weight / weight.sum()
+        return float(weight @ mean), float(np.sqrt(weight**2 @ variance))
+
+    def _blocks(self, column):
+        """Return means and variances of blocks of rounds of about equal weight."""
+        rounds = np.array(self._rounds)
+        weight = rounds[:, 0]
+        ends = np.cumsum(weight) / weight.sum() * N_BLOCKS
+        block = np.minimum(ends.astype(int), N_BLOCKS - 1)
+        total = np.bincount(block, weight)
+        used = total > 0
+        total = np.where(used, total, 1.0)
+        means = np.bincount(block, weight * rounds[:, column]) / total
+        variances = np.bincount(block, weight**2 * rounds[:, column + 1]) / total**2
+        return means[used], variances[used]
 
     def snapshot(self):
         """Return the average so far as an :class:`Estimate`."""
@@ -82,9 +132,7 @@ class Combination:
             total / self._weight**order for order, total in enumerate(self._sums, 1)
         )
         sizes = self._sizes / self._weight ** np.array([1, 2, 1])
-        squares = np.where(self._squares > 0, self._squares, 1.0)
-        events = self._events / (squares[:, None] * self._weight)
-        return Estimate(mean, second, third, events, sizes)
+        return Estimate(mean, second, third, self._events / self._weight, sizes)
 
 
 class WeightedRounds(Rounds):
@@ -157,7 +205,7 @@ class WeightedRounds(Rounds):
         # falls with their share; the weight of a round makes use of it.
         parts = made.guess_mean + (made.values - made.guess) * weights[:, None]
         for half, rows in self._deal(len(parts)):
-            half.add(parts[rows], self.direction, 1 / (1 - known))
+            half.add(parts[rows], self.direction, 1 / (1 - known), weights[rows])
         along = made.values @ self.direction
         points["loss"] = along
         points["norm2"] = (along * weights) ** 2
@@ -200,6 +248,27 @@ class WeightedRounds(Rounds):
         # With equal weights, whatever their numbers of draws: these go with the values
         # of the other half.
         return first.merge(second[0], 0.5) if second else first
+
+    def doubt(self):
+        """Return why the interval cannot be believed, or None."""
+        for half in self.halves:
+            if not half.n_draws:
+                continue
+            mean, error = half.weight_of_all()
+            if abs(mean - 1) > max(ERRORS_OFF * error, WEIGHTS_OFF):
+                return (
+                    f"the weights 1/q have a mean of {mean:.2g} instead of 1, so part "
+                    "of the pool is never drawn: lower eta0 or raise mixing of the "
+                    "sampler, or use update='moments'"
+                )
+            chance = half.consistency()
+            if chance < LEAST_PROBABLE:
+                return (
+                    f"rounds differ more than their errors allow (chance {chance:.1g}),"
+                    " so large values are missed by most of them: raise "
+                    "max_evaluations, or use other settings of the sampler"
+                )
+        return None
 
     def variance_gain(self):
         """Return the variance of as many uniform evaluations, over ours."""
