@@ -14,7 +14,7 @@ import numpy as np
 
 from sklearn_awsgd._kernels import _samplers as kernels
 from sklearn_awsgd._kernels._entries import Entries
-from sklearn_awsgd._kernels._loop import POINT
+from sklearn_awsgd._kernels._loop import POINT, Costs
 
 # Draws from a distribution that show where it lies, before anything is evaluated.
 N_PILOT = 2000
@@ -41,6 +41,8 @@ class RowSpace:
         Squared norms of the rows.
     shuffle : bool, default=True
         Whether passes over all rows take them in random order.
+    costs : ndarray of shape (n_samples,), default=None
+        What it costs to fetch each row, where that is known.
 
     Attributes
     ----------
@@ -53,9 +55,10 @@ class RowSpace:
     kind = "rows"
     stationary = False
 
-    def __init__(self, mass, norms2, shuffle=True):
+    def __init__(self, mass, norms2, shuffle=True, costs=None):
         self._set_rows(mass, norms2.shape[0], shuffle)
         self.norms2 = norms2
+        self.costs = costs
 
     def _set_rows(self, mass, n_samples, shuffle):
         self.n_samples = n_samples
@@ -65,11 +68,12 @@ class RowSpace:
         if mass is not None:
             self.rows = self.rows[mass > 0]
         self.strata = None
-        self._safe = None
+        self.costs = None
+        self._safe = {}
 
     def __getstate__(self):
-        # The compiled table is made again when it is wanted.
-        return {**vars(self), "_safe": None}
+        # The compiled tables are made again when they are wanted.
+        return {**vars(self), "_safe": {}}
 
     def points(self, n_points):
         """Return empty points for draws: ``i``, ``origin`` and ``q`` are to be set."""
@@ -88,22 +92,27 @@ class RowSpace:
         """
         return np.sqrt(self.norms2 + 1)
 
-    def safe(self):
+    def safe(self, time_aware=False):
         """Return the density and the alias table of the safe distribution.
 
         It is proportional to P times the bound of the gradient norm: neither a large
-        row nor a small one can then have a large weighted gradient.
+        row nor a small one can then have a large weighted gradient. A time-aware one is
+        divided by the root of the cost: a share of draws that did not know the cost
+        would be all that is paid for. Weighted gradients are then bounded by that root.
         """
-        if self._safe is None:
+        time_aware = bool(time_aware) and self.costs is not None
+        if time_aware not in self._safe:
             bound = self.bound()
+            if time_aware:
+                bound = bound / np.sqrt(self.costs)
             if self.mass is None:
                 density = bound / bound.mean()
                 table = kernels.AliasTable(density)
             else:
                 density = bound / (self.mass @ bound)
                 table = kernels.AliasTable(density * self.mass)
-            self._safe = density, table
-        return self._safe
+            self._safe[time_aware] = density, table
+        return self._safe[time_aware]
 
 
 class PoolSpace(RowSpace):
@@ -170,11 +179,11 @@ class StrataLayout:
         Stratum of each row.
     n_strata : int
         Number of strata; some may have no rows.
-    with_safe : bool
-        Whether the safe distribution is needed.
+    safe : tuple
+        Density and alias table of the safe distribution, or two None.
     """
 
-    def __init__(self, space, strata, n_strata, with_safe):
+    def __init__(self, space, strata, n_strata, safe):
         # Small integers are sorted by counting, in linear time.
         narrow = np.int16 if n_strata < 2**15 else np.int32
         rows = space.rows
@@ -195,7 +204,15 @@ class StrataLayout:
             if (ordered != np.repeat(ordered[first], n_rows)).any():
                 self.within = kernels.AliasTable(ordered, self.start)
             self.strata = np.where(space.mass > 0, self.strata, np.int32(-1))
-        self.safe_density, self.safe = space.safe() if with_safe else (None, None)
+        self.safe_density, self.safe = safe
+        self._p = space.mass
+
+    def mean(self, values):
+        """Return the mean over P of values of the rows, for each stratum with mass."""
+        n_strata, here = len(self.mass), self.strata[self.order]
+        p = 1 / len(values) if self._p is None else self._p[self.order]
+        totals = np.bincount(here, weights=p * values[self.order], minlength=n_strata)
+        return totals / np.where(self.mass > 0, self.mass, 1)
 
 
 class EntrySpace:
@@ -213,6 +230,8 @@ class EntrySpace:
         None for "dense".
     stationary : bool, default=False
         Whether a function of the entries is averaged, and no model is trained.
+    costs : EntryCosts, default=None
+        What it costs to fetch each entry, where that is known.
 
     Attributes
     ----------
@@ -223,9 +242,17 @@ class EntrySpace:
     kind = "entries"
 
     def __init__(
-        self, shape, holes="dense", row_start=None, columns=None, *, stationary=False
+        self,
+        shape,
+        holes="dense",
+        row_start=None,
+        columns=None,
+        *,
+        stationary=False,
+        costs=None,
     ):
         self.shape = shape
+        self.costs = costs
         self.holes = holes
         self.stationary = stationary
         self._stored = None
@@ -266,6 +293,63 @@ class EntrySpace:
             found = np.searchsorted(stored, place)
             place = np.where(stored[found] == place, found, -1)
         points["entry"] = place
+
+
+class EntryCosts:
+    """What it costs to fetch the entries of a matrix.
+
+    Parameters
+    ----------
+    rows, columns : ndarray, default=None
+        Costs of rows and of columns, which add; the latter may be zero.
+    cells : ndarray of shape (n_rows, n_columns), default=None
+        Cost of each entry, instead.
+    entries : ndarray of shape (n_entries,), default=None
+        Cost of each observed entry of a matrix with holes, row by row, instead.
+    """
+
+    def __init__(self, rows=None, columns=None, cells=None, entries=None):
+        self.rows, self.columns = rows, columns
+        self.cells, self.entries = cells, entries
+
+    @cached_property
+    def kernel(self):
+        """The same for the loop."""
+        return Costs(self.rows, self.columns, self.cells, self.entries)
+
+    def __getstate__(self):
+        return {name: v for name, v in vars(self).items() if name != "kernel"}
+
+    def at(self, i, j):
+        """Return the costs of all observed entries, given their rows and columns."""
+        if self.entries is not None:
+            return self.entries
+        return (
+            self.rows[i] + self.columns[j] if self.cells is None else self.cells[i, j]
+        )
+
+    def marginals(self, space):
+        """Return the mean costs of the entries of each row and of each column.
+
+        Of a row or column without entries it is one.
+        """
+        if space.holes == "missing":
+            i, j = space.places()
+            costs, means = self.at(i, j), []
+            for place, size in zip((i, j), space.shape, strict=True):
+                n = np.bincount(place, minlength=size)
+                total = np.bincount(place, weights=costs, minlength=size)
+                means.append(np.where(n > 0, total, 1.0) / np.maximum(n, 1))
+            return tuple(means)
+        if self.cells is not None:
+            return self.cells.mean(axis=1), self.cells.mean(axis=0)
+        return self.rows + self.columns.mean(), self.columns + self.rows.mean()
+
+    def mean(self, space):
+        """Return the mean cost of an entry that may be drawn."""
+        if space.holes == "missing":
+            return self.at(*space.places()).mean()
+        return self.marginals(space)[0].mean()
 
 
 class DistributionSpace:

@@ -11,6 +11,9 @@ from sklearn_awsgd._kernels._rows import Rows
 from sklearn_awsgd import AWSGDClassifier, _spaces
 from sklearn_awsgd._kernels import _samplers
 from sklearn_awsgd._kernels.settings import Penalty, Rate
+from sklearn_awsgd._linear.blocks import Blocks
+from sklearn_awsgd._linear.objectives import LinearObjective
+from sklearn_awsgd._linear.sums import LinearSums
 
 # What makes each loss that has second derivatives, from an estimator.
 SMOOTH_LOSSES = {
@@ -288,3 +291,9 @@ class StrataTwin:
         self.scale[1] += setting.forgetting * (1 - self.scale[1])
         step = setting.forgetting / self.scale[1]
         self.scale[0] += step * (np.mean(norms2) - self.scale[0])
+
+
+def linear_objective(X, loss, y, mass, norms2, alpha, fit_intercept):
+    """Return the LinearObjective of rows in memory."""
+    sums = LinearSums(Blocks(X), loss, y, mass, norms2)
+    return LinearObjective(sums, alpha, fit_intercept)

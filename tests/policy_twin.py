@@ -115,7 +115,7 @@ class PolicyTwin:
         self.norm2, self.norm2_weight = 0.0, 0.0
         self.P = np.full(shape, 1 / shape[1])
         self.Q = self.P.copy()
-        self.sums = np.zeros(5)
+        self.sums = np.zeros(6)
         self.norm2_target = 0.0
 
     def pick(self, probabilities):
@@ -217,7 +217,7 @@ class PolicyTwin:
         self.mean_weight = 0.99 * self.mean_weight + weight
         norm2 = (d**2).sum()
         q = density[-1]
-        self.sums += -weight * sum(rewards), norm2, norm2 * q, weight, weight**2
+        self.sums += -weight * sum(rewards), norm2, norm2 * q, weight, weight**2, 1.0
         self.observe(states, actions, cut, pulls, norm2, q)
 
     def step(self, d):

@@ -27,7 +27,12 @@ def make_entries(kind, shape=SHAPE, seed=0):
 def make_sampler(entries, seed=0, **settings):
     setting = RowColumnSampler(**{"forgetting": 0.05} | settings)
     size = entries.n_rows + entries.n_columns
-    state = {"table": np.zeros((size, 4)), "scale": np.zeros(2), "parts": np.zeros(4)}
+    state = {
+        "table": np.zeros((size, 4)),
+        "costs": np.zeros((size, 2)),
+        "scale": np.zeros(4),
+        "parts": np.zeros(8),
+    }
     missing = entries.kind == "missing"
     kind = TwoWayDraws if missing else ProductDraws
     sampler = kind(np.random.PCG64(seed), entries, state, setting)

@@ -270,8 +270,8 @@ def test_run_matches_the_twin(kind, dtype):
     def make():
         if kind == "uniform":
             return ShuffledEntries(np.random.PCG64(3), entries)
-        learned = {"table": np.zeros((n + m, 4))}
-        learned |= {"scale": np.zeros(2), "parts": np.zeros(4)}
+        learned = {"table": np.zeros((n + m, 4)), "costs": np.zeros((n + m, 2))}
+        learned |= {"scale": np.zeros(4), "parts": np.zeros(8)}
         setting = RowColumnSampler(mixing=0.2, forgetting=0.1)
         return samplers.ProductDraws(np.random.PCG64(3), entries, learned, setting)
 
@@ -321,8 +321,8 @@ def test_paper_setting_step_by_step():
         Biases(),
         EntryRate(rho0 / half, half, 1.0, proximal=False),
     )
-    learned = {"table": np.zeros((n + m, 4))}
-    learned |= {"scale": np.zeros(2), "parts": np.zeros(4)}
+    learned = {"table": np.zeros((n + m, 4)), "costs": np.zeros((n + m, 2))}
+    learned |= {"scale": np.zeros(4), "parts": np.zeros(8)}
     sampler = samplers.ProductDraws(
         np.random.PCG64(5),
         Entries((n, m), "dense"),

@@ -455,7 +455,7 @@ def test_the_batch_door_counts_as_the_compiled_loop_does():
     points = np.concatenate(drawn)
     assert_array_equal(counts, np.bincount(points["i"], minlength=N))
     q, norm2 = points["q"], points["norm2"]
-    expected = [points["loss"] / q, norm2, norm2 * q, 1 / q, 1 / q**2]
+    expected = [points["loss"] / q, norm2, norm2 * q, 1 / q, 1 / q**2, points["cost"]]
     assert_allclose(sums, [part.sum() for part in expected])
     assert abs(problem.w - targets.mean()) < 1
 

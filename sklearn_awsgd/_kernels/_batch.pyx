@@ -9,7 +9,7 @@ from scipy.linalg.cython_blas cimport dgemv
 
 from sklearn_awsgd._kernels._losses cimport Loss
 from sklearn_awsgd._kernels._rows cimport (
-    DENSE, FLOAT64, INT64, Row, Rows, axpy, dot, get_row, prefetch_row
+    DENSE, FLOAT64, INT64, Row, Rows, axpy, dot, get_row
 )
 
 cdef enum:
@@ -187,31 +187,26 @@ def draw_systematically(const double[::1] size, Py_ssize_t n_draws, double start
     return chosen[:k], times[:k]
 
 
-def add_hessian(
-    Rows rows, const Py_ssize_t[::1] chosen, const double[::1] weights,
-    double[:, ::1] hessian,
-):
-    """Add ``sum_k weights_k x_k x_k^T`` of chosen rows, each with a 1 behind it.
+def add_hessian(Rows rows, const double[::1] weights, double[:, ::1] hessian):
+    """Add ``sum_i weights_i x_i x_i^T`` of rows, each with a 1 behind it.
 
     Only entries (j, k) with j <= k are added to; meant for sparse rows, whose indices
     are sorted.
     """
-    cdef Py_ssize_t m, a, b, d = rows.n_features
+    cdef Py_ssize_t i, a, b, d = rows.n_features
     cdef double value
     cdef double* line
     cdef Row row
     with nogil:
-        for m in range(chosen.shape[0]):
-            get_row(rows, chosen[m], &row)
-            if m + 1 < chosen.shape[0]:
-                prefetch_row(rows, chosen[m + 1])
+        for i in range(rows.n_rows):
+            get_row(rows, i, &row)
             for a in range(row.size):
-                value = weights[m] * row.values[a]
+                value = weights[i] * row.values[a]
                 line = &hessian[row.indices[a], 0]
                 for b in range(a, row.size):
                     line[row.indices[b]] += value * row.values[b]
                 line[d] += value
-            hessian[d, d] += weights[m]
+            hessian[d, d] += weights[i]
 
 
 def hessian_diagonal(Rows rows, const double[::1] mass, const double[::1] curvatures):

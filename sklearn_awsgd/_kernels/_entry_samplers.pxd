@@ -40,22 +40,30 @@ cdef class LearnedEntryDraws(RandomSampler):
     cdef void look_ahead(self) noexcept nogil
     cdef double mixing, forgetting, eta0
     cdef int update
-    cdef bint normalize
+    cdef bint normalize, time_aware
     # Rows come first, then columns: two distributions, or one over both.
     cdef Py_ssize_t bounds[3]
     cdef int n_distributions
     # State that outlives the sampler: arrays of the caller, changed in place.
     cdef double[:, ::1] table
     cdef double[::1] scale
+    # What draws through a row or column cost on average, and how well that is known.
+    cdef double[:, ::1] costs
     # Probability of each row and column without anything learned.
     cdef double[::1] base
     # Sums over a batch, of "sgd".
     cdef double[::1] gradient, hits
-    cdef double gradient_total, n_learned, batch_norm2
+    cdef double gradient_total, n_learned, batch_norm2, batch_cost
     cdef Py_ssize_t batch_size, period
 
     @cython.final
-    cdef void learn(self, Py_ssize_t k, double share, double square) noexcept nogil
+    cdef void learn(
+        self, Py_ssize_t k, double share, double square, double cost
+    ) noexcept nogil
+
+    # What a draw weighs in the next step of tau.
+    @cython.final
+    cdef double take(self, const Point* x) noexcept nogil
 
     @cython.final
     cdef void hit(self, Py_ssize_t k, double norm2) noexcept nogil
@@ -68,7 +76,11 @@ cdef class LearnedEntryDraws(RandomSampler):
 @cython.final
 cdef class ProductDraws(LearnedEntryDraws):
     cdef GuideTable row_table, column_table
-    # Squares of the two components, then their counts.
+    # The safe part, where it knows costs: else it is uniform.
+    cdef GuideTable safe_row_table, safe_column_table
+    cdef double[::1] safe_density
+    cdef double safe_share(self, Py_ssize_t i, Py_ssize_t j) noexcept nogil
+    # Squares of the two components, then their counts; costs, then what is known.
     cdef double[::1] parts
     # Probability of the stored entries in the learned part; where the product begins
     # among the numbers of [0, 1), and the reciprocal of its share of them.
@@ -76,5 +88,5 @@ cdef class ProductDraws(LearnedEntryDraws):
     cdef double product_share(self, Py_ssize_t i, Py_ssize_t j) noexcept nogil
     cdef double stored_share(self) noexcept nogil
     cdef void learn_part(
-        self, int part, double share, double norm2, double probability
+        self, int part, double share, const Point* x, double probability
     ) noexcept nogil

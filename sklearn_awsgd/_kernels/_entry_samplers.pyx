@@ -12,7 +12,7 @@ from libc.math cimport exp, fmax, fmin, sqrt
 
 from sklearn_awsgd._kernels._rows cimport PREFETCH
 from sklearn_awsgd._kernels._samplers cimport (
-    MOMENTS, SGD, TINY_MOMENT, update_mean
+    MOMENTS, SGD, TINY_MOMENT, step_weight, update_mean
 )
 
 # A row or column begins with this many visits' worth of the mean of all: one visit
@@ -33,7 +33,9 @@ cdef class LearnedEntryDraws(RandomSampler):
 
     "moments" holds for each row and column the running mean of
     ``(probability / base)^2 ||d||^2``, over the draws that came through it. Its square
-    root is where the second moment of d would be smallest with the others held fixed.
+    root is where the second moment of d would be smallest with the others held fixed;
+    divided by the mean cost of these draws first, where draws are least dear for what
+    they bring.
 
     Parameters
     ----------
@@ -43,9 +45,11 @@ cdef class LearnedEntryDraws(RandomSampler):
         The entries.
     state : dict of ndarray
         `table` of shape (n_rows + n_columns, 4), its columns named in the ``.pxd``
-        file, `scale` of shape (2,) and `parts` of shape (4,), changed in place.
+        file, `costs` of shape (n_rows + n_columns, 2), `scale` of shape (4,) and
+        `parts` of shape (8,), changed in place.
     setting : RowColumnSampler
-        Its `update`, `mixing`, `forgetting`, `eta0` and `normalize` are used.
+        Its `update`, `mixing`, `forgetting`, `eta0`, `normalize` and `time_aware` are
+        used.
     """
 
     def __init__(self, generator, Entries entries, state, setting):
@@ -59,6 +63,8 @@ cdef class LearnedEntryDraws(RandomSampler):
         self.normalize = setting.normalize
         self.table = state["table"]
         self.scale = state["scale"]
+        self.costs = state["costs"]
+        self.time_aware = setting.time_aware
         if self.update == SGD:
             self.gradient = np.zeros(size)
             self.hits = np.zeros(size)
@@ -90,12 +96,27 @@ cdef class LearnedEntryDraws(RandomSampler):
         pass
 
     @cython.final
-    cdef void learn(self, Py_ssize_t k, double share, double square) noexcept nogil:
+    cdef void learn(
+        self, Py_ssize_t k, double share, double square, double cost
+    ) noexcept nogil:
         """Take in a square for row or column k, drawn through it with odds `share`."""
         update_mean(
             &self.table[k, SQUARE], &self.table[k, COUNT], self.forgetting, share,
             square,
         )
+        if self.time_aware:
+            update_mean(
+                &self.costs[k, 0], &self.costs[k, 1], self.forgetting, share, cost
+            )
+
+    @cython.final
+    cdef double take(self, const Point* x) noexcept nogil:
+        """Take in a draw for the running means; return its weight for tau."""
+        self.batch_norm2 += x.norm2
+        if not self.time_aware:
+            return x.norm2
+        self.batch_cost += x.cost
+        return step_weight(x.norm2, x.cost, self.scale, self.normalize)
 
     @cython.final
     cdef void hit(self, Py_ssize_t k, double norm2) noexcept nogil:
@@ -156,7 +177,12 @@ cdef class LearnedEntryDraws(RandomSampler):
             &self.scale[0], &self.scale[1], self.forgetting, 1.0,
             self.batch_norm2 / self.batch_size,
         )
-        self.batch_norm2 = 0.0
+        if self.time_aware:
+            update_mean(
+                &self.scale[2], &self.scale[3], self.forgetting, 1.0,
+                self.batch_cost / self.batch_size,
+            )
+        self.batch_norm2 = self.batch_cost = 0.0
         self.gradient_total = 0.0
         self.n_learned = 0.0
 
@@ -164,15 +190,18 @@ cdef class LearnedEntryDraws(RandomSampler):
         """Derive the probabilities of rows and columns from the state."""
         cdef Py_ssize_t k
         cdef int d
-        cdef double g, total, seen, n_seen
+        cdef double g, total, seen, n_seen, cost, n_cost
         cdef double prior = PRIOR_VISITS * self.forgetting
         for d in range(self.n_distributions):
-            total = seen = n_seen = 0.0
+            total = seen = n_seen = cost = n_cost = 0.0
             if self.update == MOMENTS:
                 for k in range(self.bounds[d], self.bounds[d + 1]):
                     if self.base[k] > 0.0:
                         seen += self.table[k, COUNT] * self.table[k, SQUARE]
                         n_seen += self.table[k, COUNT]
+                        cost += self.costs[k, 1] * self.costs[k, 0]
+                        n_cost += self.costs[k, 1]
+                cost = cost / n_cost if n_cost > 0.0 else 1.0
                 seen = seen / n_seen if n_seen > 0.0 else 1.0
             for k in range(self.bounds[d], self.bounds[d + 1]):
                 self.table[k, PROBABILITY] = 0.0
@@ -183,6 +212,8 @@ cdef class LearnedEntryDraws(RandomSampler):
                         # The running mean, with the prior for a few visits more.
                         g = self.table[k, COUNT] * self.table[k, SQUARE] + prior * seen
                         g /= self.table[k, COUNT] + prior
+                        if self.time_aware:
+                            g /= self.costs[k, 0] if self.costs[k, 1] > 0.0 else cost
                         g = sqrt(TINY_MOMENT + g)
                         self.table[k, PROBABILITY] = self.base[k] * g
                 total += self.table[k, PROBABILITY]
@@ -203,7 +234,7 @@ cdef class ProductDraws(LearnedEntryDraws):
     of rows and columns can tell them from the zeros.
     """
 
-    def __init__(self, generator, entries, state, setting):
+    def __init__(self, generator, entries, state, setting, marginal_costs=None):
         super().__init__(generator, entries, state, setting)
         n = self.entries.n_rows
         self.bounds[1] = n
@@ -214,7 +245,33 @@ cdef class ProductDraws(LearnedEntryDraws):
         self.parts = state["parts"]
         shape = n, self.entries.n_columns
         self.base = np.repeat(1 / np.array(shape), shape)
+        self.safe_density = None
+        if self.mixing > 0.0 and marginal_costs is not None:
+            self.build_safe(*marginal_costs)
         self.refresh()
+
+    def build_safe(self, row_costs, column_costs):
+        """Make the safe part that of roots of mean costs, rows times columns."""
+        cdef double[::1] p
+        sides, tables = [], []
+        for costs in (row_costs, column_costs):
+            p = 1 / np.sqrt(costs)
+            p = np.asarray(p) / np.sum(p)
+            table = GuideTable(p.shape[0])
+            build_table(table, p)
+            tables.append(table)
+            sides.append(np.asarray(p) * p.shape[0])
+        self.safe_row_table, self.safe_column_table = tables
+        self.safe_density = np.concatenate(sides)
+
+    cdef double safe_share(self, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
+        """What the safe part adds to q of cell (i, j)."""
+        if self.safe_density is None:
+            return self.mixing
+        return (
+            self.mixing * self.safe_density[i]
+            * self.safe_density[self.entries.n_rows + j]
+        )
 
     cdef double product_share(self, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
         """What the product adds to q of cell (i, j)."""
@@ -260,26 +317,30 @@ cdef class ProductDraws(LearnedEntryDraws):
             self.entries.locate(x)
         elif u[0] < self.mixing:
             x.origin = SAFE
-            x.i = below(within(u[0], 0.0, 1.0 / self.mixing), self.entries.n_rows)
-            x.j = below(u[1], self.entries.n_columns)
+            if self.safe_density is None:
+                x.i = below(within(u[0], 0.0, 1.0 / self.mixing), self.entries.n_rows)
+                x.j = below(u[1], self.entries.n_columns)
+            else:
+                x.i = self.safe_row_table.find(within(u[0], 0.0, 1.0 / self.mixing))
+                x.j = self.safe_column_table.find(u[1])
             self.entries.locate(x)
         else:
             x.origin = STORED
             self.entries.stored_at(below(u[1], self.entries.columns.shape[0]), x)
-        x.q = self.mixing + self.product_share(x.i, x.j)
+        x.q = self.safe_share(x.i, x.j) + self.product_share(x.i, x.j)
         if self.stored > 0.0 and x.entry >= 0:
             x.q += self.stored_share()
 
     cdef void observe(self, const Point* x) noexcept nogil:
         cdef Py_ssize_t n = self.entries.n_rows, column = n + x.j
-        cdef double q_row, q_column, share, square
+        cdef double q_row, q_column, share, square, weight
         self.batch_size += 1
         if self.update == SGD:
-            self.batch_norm2 += x.norm2
+            weight = self.take(x)
             if x.origin == LEARNED:
-                self.hit(x.i, x.norm2)
-                self.hit(column, x.norm2)
-                self.gradient_total += x.norm2
+                self.hit(x.i, weight)
+                self.hit(column, weight)
+                self.gradient_total += weight
                 self.n_learned += 1.0
             return
         # Probability that a draw of this cell came from the product. Weighted by it,
@@ -289,24 +350,28 @@ cdef class ProductDraws(LearnedEntryDraws):
         q_column = self.table[column, PROBABILITY] * self.entries.n_columns
         # (g / q_column)^2 and (g / q_row)^2, with one division.
         square = x.norm2 * (x.q / (q_row * q_column)) ** 2
-        self.learn(x.i, share, square * q_row * q_row)
-        self.learn(column, share, square * q_column * q_column)
+        self.learn(x.i, share, square * q_row * q_row, x.cost)
+        self.learn(column, share, square * q_column * q_column, x.cost)
         if self.stored > 0.0:
-            self.learn_part(0, share, x.norm2, 1.0 - self.stored)
+            self.learn_part(0, share, x, 1.0 - self.stored)
             if x.entry >= 0:
                 share = self.stored_share() / x.q
-                self.learn_part(1, share, x.norm2, self.stored)
+                self.learn_part(1, share, x, self.stored)
 
     cdef void learn_part(
-        self, int part, double share, double norm2, double probability
+        self, int part, double share, const Point* x, double probability
     ) noexcept nogil:
         # A part is seen at each draw, a row once in a while: this is about the same
         # memory in draws.
         cdef double weight = self.forgetting / self.table.shape[0] * share
         update_mean(
             &self.parts[part], &self.parts[2 + part], weight, 1.0,
-            norm2 * (probability * probability),
+            x.norm2 * (probability * probability),
         )
+        if self.time_aware:
+            update_mean(
+                &self.parts[4 + part], &self.parts[6 + part], weight, 1.0, x.cost
+            )
 
     cdef void refresh(self) noexcept nogil:
         cdef double product, stored
@@ -321,6 +386,9 @@ cdef class ProductDraws(LearnedEntryDraws):
             if self.parts[2] > 0.0 and self.parts[3] > 0.0:
                 product = sqrt(self.parts[0] + TINY_MOMENT)
                 stored = sqrt(self.parts[1] + TINY_MOMENT)
+                if self.time_aware:
+                    product /= sqrt(self.parts[4])
+                    stored /= sqrt(self.parts[5])
                 # A part that starves would not renew what it has learned.
                 self.stored = fmin(fmax(stored / (product + stored), 0.05), 0.95)
         self.product_start = self.mixing + (1.0 - self.mixing) * self.stored
@@ -346,7 +414,11 @@ cdef class ProductDraws(LearnedEntryDraws):
             for j in range(self.entries.n_columns):
                 x.i, x.j = i, j
                 self.entries.locate(&x)
-                result[i, j] = self.mixing + self.product_share(i, j)
+                result[i, j] = self.safe_share(i, j) + self.product_share(i, j)
                 if self.stored > 0 and x.entry >= 0:
                     result[i, j] += self.stored_share()
         return result
+
+
+cdef build_table(GuideTable table, const double[::1] probabilities):
+    table.build(&probabilities[0], 1)

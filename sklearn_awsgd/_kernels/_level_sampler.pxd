@@ -11,6 +11,7 @@ cdef class LevelDraws(RandomSampler):
     cdef const double[::1] mass, safe_density
     cdef AliasTable safe
     cdef double mixing, forgetting, base
+    cdef bint time_aware
     cdef Py_ssize_t n_rows, n_strata, n_pending
     # Rows sorted by stratum: order[start[s]:start[s + 1]] are those of stratum s.
     cdef int[::1] order, position, stratum

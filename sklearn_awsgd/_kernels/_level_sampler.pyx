@@ -27,6 +27,9 @@ cdef class LevelDraws(RandomSampler):
     ``Q_i = v_s / sum_s n_s v_s``, where v_s is the root mean square of what draws from
     s have shown lately. A row changes stratum by swaps at the boundaries.
 
+    With costs c_i the best distribution is ``P_i ||g_i|| / sqrt(c_i)``: levels and v_s
+    are then those of gradient norms divided by the root of what the row last cost.
+
     v_s may be stale, the counts n_s never are: they and the density change together, at
     every move, so ``q_i = Q_i / P_i`` is exact.
 
@@ -43,23 +46,28 @@ cdef class LevelDraws(RandomSampler):
     norms2 : ndarray of shape (n_samples,)
         Squared gradient norms at the start, up to a common factor.
     mixing, forgetting : float
+    time_aware : bool, default=False
         See :class:`sklearn_awsgd.samplers.LevelSampler`.
     """
 
     def __init__(
         self, generator, table, groups, Py_ssize_t n_groups, norms2, double mixing,
-        double forgetting,
+        double forgetting, bint time_aware=False,
     ):
         super().__init__(generator)
         self.mass = table.mass
         self.n_rows = table.rows.shape[0]
         self.mixing = mixing
         self.forgetting = forgetting
+        self.time_aware = time_aware
         self.patience = DRAWS_AHEAD
         if mixing > 0.0:
-            self.safe_density, self.safe = table.safe()
+            self.safe_density, self.safe = table.safe(time_aware)
         self.n_strata = n_groups * N_LEVELS
-        self.place(table, groups, np.array(norms2))
+        norms2 = np.array(norms2)
+        if time_aware and table.costs is not None:
+            norms2 /= table.costs
+        self.place(table, groups, norms2)
         # Before a stratum is drawn from, its rows have the middle norm of their level.
         levels = np.arange(self.n_strata) % N_LEVELS
         self.squares = 2.0 * self.base * 4.0**levels
@@ -198,6 +206,8 @@ cdef class LevelDraws(RandomSampler):
         cdef double m = self.scaled_mass(x.i), weight = 1.0 / (m * x.q)
         # (n P_i ||g_i||)^2
         cdef double norm2 = x.norm2 * x.q * x.q * m * m
+        if self.time_aware:
+            norm2 /= x.cost
         # As in StrataDraws: the probability that the learned part drew this row.
         cdef double share = self.n_rows * self.row_probability[s] * weight
         cdef double new = self.forgetting * share, old = 1.0 - self.forgetting

@@ -15,6 +15,13 @@ cdef packed struct Point:
     double cost         # what the draw took; 1 unless somebody knows better
 
 
+cdef class Costs:
+    # One number for each row; or for each row and column, which add; or for each cell.
+    cdef const double[::1] rows, columns, entries
+    cdef const double[:, ::1] cells
+    cdef double of(self, const Point* x) noexcept nogil
+
+
 cdef class Problem:
     # w <- w - rho d, with d = weight * grad f(x; w). Fills x.loss and x.norm2.
     cdef void step(self, Point* x, double weight) noexcept nogil

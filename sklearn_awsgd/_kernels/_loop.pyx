@@ -19,7 +19,42 @@ cdef enum:
     AHEAD = 4
 
 # Sums over draws that `run` keeps, in the order of the array `sums`.
-SUMS = ("loss", "norm2", "norm2_uniform", "weight", "weight2")
+SUMS = ("loss", "norm2", "norm2_uniform", "weight", "weight2", "cost")
+
+
+cdef class Costs:
+    """What it costs to fetch a point, where that is known; in seconds or any unit.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows,), default=None
+        Costs of the rows.
+    columns : ndarray of shape (n_columns,), default=None
+        Costs of the columns of a matrix, which add to those of the rows.
+    cells : ndarray of shape (n_rows, n_columns), default=None
+        Costs of the entries of a matrix, instead.
+    entries : ndarray of shape (n_entries,), default=None
+        Costs of the observed entries of a matrix with holes, row by row, instead.
+    """
+
+    def __init__(self, rows=None, columns=None, cells=None, entries=None):
+        self.rows, self.columns = rows, columns
+        self.cells, self.entries = cells, entries
+
+    cdef double of(self, const Point* x) noexcept nogil:
+        if self.entries is not None:
+            return self.entries[x.entry]
+        if self.cells is not None:
+            return self.cells[x.i, x.j]
+        if self.columns is not None:
+            return self.rows[x.i] + self.columns[x.j]
+        return self.rows[x.i]
+
+    def charge(self, Point[::1] points):
+        """Set the costs of points."""
+        cdef Py_ssize_t b
+        for b in range(points.shape[0]):
+            points[b].cost = self.of(&points[b])
 
 
 cdef class Problem:
@@ -121,6 +156,7 @@ def run(
     Point[::1] batch,
     double[::1] sums,
     unsigned int[::1] draw_counts=None,
+    Costs costs=None,
 ):
     """Run AW-SGD for a number of draws, without the GIL.
 
@@ -135,11 +171,13 @@ def run(
     batch : structured ndarray of shape (batch_size,) and dtype POINT
         Work space. Draws of one batch share one state of the sampler; the steps
         inside it are sequential. Its size is at least ``sampler.patience``.
-    sums : ndarray of shape (5,)
+    sums : ndarray of shape (6,)
         Sums over the draws, added to: see ``SUMS``. From them come the objective
         (mean of loss / q, unbiased), the variance gain and the effective sample size.
     draw_counts : ndarray of shape (n_rows,) and dtype uint32, default=None
         Number of draws of each row, added to.
+    costs : Costs, default=None
+        What draws cost; else what the sampler says, or 1.
 
     Returns
     -------
@@ -150,12 +188,14 @@ def run(
     cdef Py_ssize_t done = 0, b, size
     cdef double weight
     cdef Point* x
-    cdef bint counting = draw_counts is not None
+    cdef bint counting = draw_counts is not None, charging = costs is not None
     with nogil:
         while done < n_draws:
             size = min(batch.shape[0], n_draws - done)
             for b in range(size):
                 draw_anew(sampler, &batch[b])
+                if charging:
+                    batch[b].cost = costs.of(&batch[b])
             for b in range(min(<Py_ssize_t> AHEAD, size)):
                 problem.prefetch(&batch[b])
             for b in range(size):
@@ -172,6 +212,7 @@ def run(
                 sums[2] += x.norm2 * x.q
                 sums[3] += weight
                 sums[4] += weight * weight
+                sums[5] += x.cost
                 if counting:
                     draw_counts[x.i] += 1
             if not isfinite(sums[1]) or not isfinite(sums[0]):

@@ -29,6 +29,21 @@ cdef inline void update_mean(
         mean[0] += forgetting * share / weight[0] * (value - mean[0])
 
 
+cdef inline double step_weight(
+    double norm2, double cost, const double[::1] scale, bint normalize
+) noexcept nogil:
+    """What a draw weighs in a gradient step of tau that knows what draws cost.
+
+    The paper divides ||d||^2 by the cost, which leads to the best allocation only where
+    costs are alike inside a stratum. The normalised step goes down the logarithm of
+    E||d||^2 E[cost]: ``||d||^2 / mean - cost / mean``, here times the first mean.
+    `scale` has the two running means, each with its weight behind it.
+    """
+    if not normalize:
+        return norm2 / cost
+    return norm2 - cost * scale[0] / scale[2] if scale[2] > 0.0 else 0.0
+
+
 cdef inline Py_ssize_t first_above(
     const double* cumulative, Py_ssize_t size, double u
 ) noexcept nogil:
@@ -73,11 +88,13 @@ cdef class StrataDraws(RandomSampler):
     cdef double mixing, forgetting
     cdef public double eta0
     cdef int update
-    cdef bint normalize
+    cdef bint normalize, time_aware
     # State that outlives the sampler: arrays of the caller, changed in place.
     cdef double[::1] tau, squares, counts, adagrad, scale
+    # What rows of a stratum cost on average, and what is known of that: from 0 to 1.
+    cdef double[::1] costs, cost_counts
     # Derived from the state by `refresh`.
     cdef double[::1] probabilities, cumulative, density, gradient
-    cdef double gradient_total, batch_norm2
+    cdef double gradient_total, batch_norm2, batch_cost
     cdef Py_ssize_t batch_size
     cdef void refresh(self) noexcept nogil

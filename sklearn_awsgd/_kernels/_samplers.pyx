@@ -187,10 +187,12 @@ cdef class StrataDraws(RandomSampler):
     layout : StrataLayout
         Which rows are in which stratum, and the alias tables; read only.
     state : dict of ndarray
-        `tau`, `squares`, `counts`, `adagrad` of shape (n_strata,) and `scale` of shape
-        (2,), changed in place: they carry what was learned to the next call.
+        `tau`, `squares`, `counts`, `adagrad`, `costs` and `cost_counts` of shape
+        (n_strata,) and `scale` of shape (4,), changed in place: they carry what was
+        learned to the next call.
     setting : StrataSampler
-        Its `update`, `mixing`, `forgetting`, `eta0` and `normalize` are used.
+        Its `update`, `mixing`, `forgetting`, `eta0`, `normalize` and `time_aware` are
+        used.
     """
 
     def __init__(self, generator, layout, state, setting):
@@ -208,6 +210,9 @@ cdef class StrataDraws(RandomSampler):
         self.forgetting = setting.forgetting
         self.eta0 = setting.eta0
         self.normalize = setting.normalize
+        self.time_aware = setting.time_aware
+        self.costs = state["costs"]
+        self.cost_counts = state["cost_counts"]
         self.tau = state["tau"]
         self.squares = state["squares"]
         self.counts = state["counts"]
@@ -252,10 +257,18 @@ cdef class StrataDraws(RandomSampler):
                 &self.squares[s], &self.counts[s], self.forgetting, share,
                 x.norm2 * x.q * x.q,
             )
+            if self.time_aware:
+                update_mean(
+                    &self.costs[s], &self.cost_counts[s], self.forgetting, share, x.cost
+                )
         else:
             # grad_tau log q = share * (e_s - pi); the sum over the batch of the
             # dense part is applied once, in `adapt`.
-            weight = x.norm2 * share
+            weight = x.norm2
+            if self.time_aware:
+                weight = step_weight(x.norm2, x.cost, self.scale, self.normalize)
+                self.batch_cost += x.cost
+            weight *= share
             if self.normalize:
                 # The running mean is that of the batches before this one, so that the
                 # step has no units; before the first batch tau does not move.
@@ -288,7 +301,12 @@ cdef class StrataDraws(RandomSampler):
             &self.scale[0], &self.scale[1], self.forgetting, 1.0,
             self.batch_norm2 / self.batch_size,
         )
-        self.batch_norm2 = 0.0
+        if self.time_aware:
+            update_mean(
+                &self.scale[2], &self.scale[3], self.forgetting, 1.0,
+                self.batch_cost / self.batch_size,
+            )
+        self.batch_norm2 = self.batch_cost = 0.0
         self.batch_size = 0
         self.refresh()
 
@@ -299,17 +317,26 @@ cdef class StrataDraws(RandomSampler):
         """
         cdef Py_ssize_t s, last = 0, n_strata = self.mass.shape[0]
         cdef double total = 0.0, largest = -1e300, seen = 0.0, seen_mass = 0.0
+        cdef double cost = 0.0, cost_mass = 0.0
         if self.update == MOMENTS:
             # The prior of a stratum not seen yet is the mean of those seen.
             for s in range(n_strata):
                 if self.counts[s] > 0.0:
                     seen += self.mass[s] * self.squares[s]
                     seen_mass += self.mass[s]
+                if self.cost_counts[s] > 0.0:
+                    cost += self.mass[s] * self.costs[s]
+                    cost_mass += self.mass[s]
+            cost = cost / cost_mass if cost_mass > 0.0 else 1.0
             seen = seen / seen_mass if seen_mass > 0.0 else 1.0
             for s in range(n_strata):
                 self.probabilities[s] = self.mass[s] * sqrt(
                     TINY_MOMENT + (self.squares[s] if self.counts[s] > 0.0 else seen)
                 )
+                if self.time_aware:
+                    self.probabilities[s] /= sqrt(
+                        self.costs[s] if self.cost_counts[s] > 0.0 else cost
+                    )
                 total += self.probabilities[s]
         else:
             for s in range(n_strata):

@@ -16,7 +16,7 @@ from sklearn_awsgd._kernels._entry_samplers cimport (
 )
 from sklearn_awsgd._kernels._loop cimport Point
 from sklearn_awsgd._kernels._rows cimport PREFETCH
-from sklearn_awsgd._kernels._samplers cimport SGD
+from sklearn_awsgd._kernels._samplers cimport SGD, AliasTable
 
 from sklearn_awsgd._kernels._entries import scatter
 
@@ -26,10 +26,11 @@ cdef class TwoWayDraws(LearnedEntryDraws):
     """A row or a column, then one of its entries: for matrices with missing entries.
 
     ``Q(i, j) = r_i / |row i| + c_j / |column j|`` in the learned part, r and c summing
-    to one together, mixed with the uniform distribution over the entries.
+    to one together, mixed with the uniform distribution over the entries, or with one
+    in proportion to one over the root of their costs.
     """
 
-    def __init__(self, generator, entries, state, setting):
+    def __init__(self, generator, entries, state, setting, entry_costs=None):
         super().__init__(generator, entries, state, setting)
         size = self.entries.n_rows + self.entries.n_columns
         self.bounds[1] = size
@@ -39,7 +40,18 @@ cdef class TwoWayDraws(LearnedEntryDraws):
         self.base = counts / (2 * entries.n_entries)
         self.density = np.zeros(size)
         self.stretch = 1 / (1 - self.mixing)
+        self.safe_density = None
+        if self.mixing > 0.0 and entry_costs is not None:
+            weights = 1 / np.sqrt(entry_costs)
+            self.safe_density = weights / weights.mean()
+            self.safe = AliasTable(self.safe_density)
         self.refresh()
+
+    cdef double safe_share(self, Py_ssize_t e) noexcept nogil:
+        """What the safe part adds to q of the entry with number e."""
+        if self.safe_density is None:
+            return self.mixing
+        return self.mixing * self.safe_density[e]
 
     cdef Py_ssize_t place(self, Py_ssize_t k, double u) noexcept nogil:
         """Where the entry that u stands for is among those of row or column k."""
@@ -76,7 +88,12 @@ cdef class TwoWayDraws(LearnedEntryDraws):
         cdef Py_ssize_t k, e, n = self.entries.n_rows
         if u[0] < self.mixing:
             x.origin = SAFE
-            self.entries.stored_at(below(u[1], self.entries.n_entries), x)
+            e = below(u[1], self.entries.n_entries)
+            if self.safe_density is not None:
+                # As AliasTable.pick: the fraction decides between two entries.
+                if u[1] * self.entries.n_entries - e >= self.safe.accept[e]:
+                    e = self.safe.other[e]
+            self.entries.stored_at(e, x)
         else:
             k = self.guide.find(within(u[0], self.mixing, self.stretch))
             e = self.place(k, u[1])
@@ -90,19 +107,19 @@ cdef class TwoWayDraws(LearnedEntryDraws):
                 x.j = k - n
                 x.entry = self.entries.by_column[e]
                 x.i = self.entries.column_rows[e]
-        x.q = self.mixing + self.density[x.i] + self.density[n + x.j]
+        x.q = self.safe_share(x.entry) + self.density[x.i] + self.density[n + x.j]
 
     cdef void observe(self, const Point* x) noexcept nogil:
         cdef Py_ssize_t k, _way
         cdef double size, weight
         self.batch_size += 1
         if self.update == SGD:
-            self.batch_norm2 += x.norm2
+            weight = self.take(x)
             if x.origin != SAFE:
                 self.hit(
-                    x.i if x.origin == LEARNED else self.entries.n_rows + x.j, x.norm2
+                    x.i if x.origin == LEARNED else self.entries.n_rows + x.j, weight
                 )
-                self.gradient_total += x.norm2
+                self.gradient_total += weight
                 self.n_learned += 1.0
             return
         weight = 1.0 / x.q
@@ -112,7 +129,7 @@ cdef class TwoWayDraws(LearnedEntryDraws):
             size = 2.0 * self.stretch * self.density[k]
             # The odds of a draw through k, given the entry: weighted by them, the
             # draws are uniform over the entries of k.
-            self.learn(k, self.density[k] * weight, x.norm2 * size * size)
+            self.learn(k, self.density[k] * weight, x.norm2 * size * size, x.cost)
             k = self.entries.n_rows + x.j
 
     cdef void refresh(self) noexcept nogil:
@@ -133,9 +150,12 @@ cdef class TwoWayDraws(LearnedEntryDraws):
         rows = np.asarray(self.entries.rows)
         columns = np.asarray(self.entries.columns)
         density = np.asarray(self.density)
+        safe = self.mixing
+        if self.safe_density is not None:
+            safe = self.mixing * np.asarray(self.safe_density)
         return scatter(
             self.entries,
-            self.mixing + density[rows] + density[self.entries.n_rows + columns],
+            safe + density[rows] + density[self.entries.n_rows + columns],
         )
 
     def row_probabilities(self):

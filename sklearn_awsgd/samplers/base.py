@@ -260,6 +260,11 @@ def resolve_sampler(sampler, named, space, *, stationary=False):
             f"change as a model is trained, and here nothing is trained; use one of "
             f"{others}."
         )
+    if stationary and getattr(sampler, "time_aware", False):
+        raise ValueError(
+            f"sampler={sampler!r} cannot be used here: evaluations have no cost that a "
+            "time-aware sampler could learn; use time_aware=False."
+        )
     sampler = clone(sampler)
     sampler.check()
     return sampler

@@ -10,6 +10,11 @@ from sklearn_awsgd.samplers.base import BaseSampler, OpenedSampler
 N_EM_STEPS = 10
 # Weight of P's own covariance in that of a component, in effective draws.
 COVARIANCE_DRAWS = 2.0
+# Scales of the part that stays wide, relative to P: of all coordinates, and of one
+# alone, so many at most; and its share of the draws.
+WIDE_SCALES = (1.5, 2.5)
+STRETCH, MOST_STRETCHED = 3.0, 32
+WIDE_SHARE = 0.2
 
 
 class GaussianSampler(BaseSampler):
@@ -26,7 +31,9 @@ class GaussianSampler(BaseSampler):
         How the mixture is learned.
 
         - "moments": it is fitted to all draws so far, weighted by ``|f| / q``, by EM.
-          No step size, full covariances.
+          No step size, full covariances. A fifth of the draws stays wide: Gaussians
+          of 1.5 and 2.5 times the spread of P, and of three times its spread in one
+          coordinate, which look for what the mixture might have missed.
         - "sgd": the paper's gradient step on weights, means and logarithms of the
           standard deviations (diagonal covariances).
     mixing : float in (0, 1), default=0.1
@@ -106,6 +113,13 @@ class GaussianMixture(OpenedSampler):
         self._covariances = np.repeat(self._prior[None], k, axis=0)
         self._scale = None
         self._seen = []
+        # The paper's way has none of it.
+        self._wide_share = WIDE_SHARE if setting.update == "moments" else 0.0
+        self._centre = middle.copy()
+        self._wide = self._wide_scales(len(middle)) * np.maximum(
+            (high - low) / 1.35, 1e-12 * (1 + np.abs(middle))
+        )
+        self._placed = k == 1
 
     def _log_components(self, x):
         """Return log(weight * density) of each component, (n, n_components)."""
@@ -122,11 +136,32 @@ class GaussianMixture(OpenedSampler):
 
     def densities(self, x):
         """Return dQ/dP at locations; infinite where P has no density."""
-        mixing = self._setting.mixing
+        mixing, wide = self._setting.mixing, self._wide_share
         log_p = self._space.log_density(x)
         with np.errstate(over="ignore"):
             ratio = np.exp(logsumexp(self._log_components(x), axis=1) - log_p)
-        return mixing + (1 - mixing) * ratio
+            density = mixing + (1 - mixing) * (1 - wide) * ratio
+            if wide:
+                log_wide = logsumexp(self._log_wide(x), axis=1) - log_p
+                density += (1 - mixing) * wide * np.exp(log_wide)
+        return density
+
+    def _wide_scales(self, dimension):
+        """Return scales of the coordinates of the wide Gaussians, one in each row."""
+        scales = np.repeat(np.array(WIDE_SCALES)[:, None], dimension, axis=1)
+        n_stretched = min(dimension, MOST_STRETCHED)
+        stretched = np.ones((n_stretched, dimension))
+        chosen = self._random.permutation(dimension)[:n_stretched]
+        stretched[np.arange(n_stretched), chosen] = STRETCH
+        # As many draws of the one kind as of the other.
+        repeats = max(n_stretched // len(WIDE_SCALES), 1)
+        return np.concatenate([np.repeat(scales, repeats, axis=0), stretched])
+
+    def _log_wide(self, x):
+        """Return log(weight * density) of each wide Gaussian, (n, n_scales)."""
+        z2 = (((x - self._centre)[:, None] / self._wide) ** 2).sum(axis=2)
+        norm = np.log(self._wide).sum(axis=1) + 0.5 * x.shape[1] * np.log(2 * np.pi)
+        return -0.5 * z2 - norm - np.log(len(self._wide))
 
     def draw_points(self, n_points):
         """Draw points that share one state."""
@@ -139,6 +174,10 @@ class GaussianMixture(OpenedSampler):
             chosen = component == k
             root = cholesky(covariance, lower=True)
             points["x"][chosen] = self._means[k] + noise[chosen] @ root.T
+        if self._wide_share:
+            scale = self._random.integers(len(self._wide), size=n_points)
+            wide = self._random.random(n_points) < self._wide_share
+            points["x"][wide] = self._centre + (noise * self._wide[scale])[wide]
         safe = self._random.random(n_points) < self._setting.mixing
         n_safe = int(safe.sum())
         if n_safe:
@@ -194,6 +233,8 @@ class GaussianMixture(OpenedSampler):
             return
         x, weight = x[useful], weight[useful] / weight[useful].sum()
         n_effective = 1 / (weight @ weight)
+        if not self._placed and n_effective >= len(self._weights):
+            self._place(x, weight)
         for _ in range(N_EM_STEPS if len(self._weights) > 1 else 1):
             log_parts = self._log_components(x)
             r = np.exp(log_parts - logsumexp(log_parts, axis=1, keepdims=True))
@@ -209,6 +250,16 @@ class GaussianMixture(OpenedSampler):
                     mass * n_effective + COVARIANCE_DRAWS
                 )
             self._weights = (total + 0.01) / (total + 0.01).sum()
+
+    def _place(self, x, weight):
+        """Start components at draws of large weight that are far from each other."""
+        self._placed = True
+        z = (x - self._centre) / self._wide[0]
+        chosen = [int(np.argmax(weight))]
+        for _ in range(len(self._weights) - 1):
+            gaps = (z[:, None] - z[chosen]) ** 2
+            chosen.append(int(np.argmax(weight * gaps.sum(axis=2).min(axis=1))))
+        self._means = x[chosen].copy()
 
     def stratum_probabilities(self):
         """Return the weights of the components."""

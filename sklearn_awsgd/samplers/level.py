@@ -3,8 +3,11 @@
 import numpy as np
 
 from sklearn_awsgd._kernels import _level_sampler
-from sklearn_awsgd._validation import Real
+from sklearn_awsgd._validation import Boolean, Real
 from sklearn_awsgd.samplers.base import BaseSampler
+
+# Classes of costs that are told apart, each four times as dear as the one before.
+MOST_COST_CLASSES = 16
 
 
 class LevelSampler(BaseSampler):
@@ -28,6 +31,11 @@ class LevelSampler(BaseSampler):
         has grown since they were last drawn.
     forgetting : float in (0, 1], default=0.01
         Weight of the newest observation in the running mean of a stratum.
+    time_aware : bool, default=False
+        Whether to learn the variance for each second: strata then tell rows of
+        different cost apart (each class of costs up to four times as dear as the one
+        before), levels are those of the gradient norm divided by the root of the cost,
+        and the safe distribution is divided by that root, too. See :ref:`time-aware`.
 
     Attributes
     ----------
@@ -35,7 +43,8 @@ class LevelSampler(BaseSampler):
         Learned probability of each stratum, without the safe part. Stratum
         ``32 c + 27 + l`` holds the rows of group c (0 the rest, 1 the positive class)
         at level l: 0 is the level of the largest gradient norm at the start, a level
-        down is half of it. ``sampling_history_`` has group and level as columns.
+        down is half of it. ``sampling_history_`` has group and level as columns. With
+        `time_aware` each group comes once for each class of costs, the cheapest first.
 
     Notes
     -----
@@ -57,38 +66,55 @@ class LevelSampler(BaseSampler):
     _parameters = {
         "mixing": Real(low=0, below=1),
         "forgetting": Real(above=0, high=1),
+        "time_aware": Boolean(),
     }
     # A row whose value does not change needs no second look.
     _needs_training = True
 
-    def __init__(self, *, mixing=0.1, forgetting=0.01):
+    def __init__(self, *, mixing=0.1, forgetting=0.01, time_aware=False):
         self.mixing = mixing
         self.forgetting = forgetting
+        self.time_aware = time_aware
 
     def prepare(self, space, n_problems, n_groups, strata):
         """Allocate what is learned, for all problems."""
         if self.mixing > 0:
-            space.safe()  # Built here once, not by each thread.
-        self._n_groups = n_groups
-        n_strata = n_groups * _level_sampler.N_LEVELS_PER_GROUP
+            space.safe(self.time_aware)  # Built here once, not by each thread.
+        self._n_cost_classes = 1 + int(self._cost_classes(space).max())
+        self._n_groups = n_groups * self._n_cost_classes
+        n_strata = self._n_groups * _level_sampler.N_LEVELS_PER_GROUP
         self.probabilities_ = np.zeros((n_problems, n_strata))
+
+    def _cost_classes(self, space):
+        """Return the class of the cost of each row, or zero for all.
+
+        Rows of a stratum are drawn alike, and often those that happened to show a small
+        gradient set its probability: it must not be that of dear rows, too.
+        """
+        if not self.time_aware or space.costs is None:
+            return np.zeros(1, dtype=np.int32)
+        octaves = np.log2(space.costs / space.costs.min()) / 2
+        return np.minimum(octaves, MOST_COST_CLASSES - 1).astype(np.int32)
 
     def open(self, space, view, problem, generator):
         """Return the compiled sampler of one problem."""
+        groups = view.groups * np.int32(self._n_cost_classes)
+        groups = groups + self._cost_classes(space)
         return _level_sampler.LevelDraws(
             generator,
             space,
-            view.groups,
+            groups,
             self._n_groups,
             view.norms2,
             self.mixing,
             self.forgetting,
+            self.time_aware,
         )
 
     def describe(self, strata, group_names):
         """Return what numbers of strata stand for, as :class:`StrataSampler` does."""
         groups, levels = np.divmod(strata, _level_sampler.N_LEVELS_PER_GROUP)
         return {
-            "group": group_names(groups),
+            "group": group_names(groups // self._n_cost_classes),
             "level": levels - _level_sampler.FIRST_LEVEL,
         }

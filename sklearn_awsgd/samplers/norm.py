@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from sklearn_awsgd._validation import Boolean
 from sklearn_awsgd.samplers.base import BaseSampler, OpenedSampler
 
 
@@ -10,6 +11,12 @@ class NormSampler(BaseSampler):
 
     Nothing is learned. It is the best fixed distribution for losses whose gradient is
     bounded by a constant times that norm, where nothing else is known of a row.
+
+    Parameters
+    ----------
+    time_aware : bool, default=False
+        Whether to divide that by the root of what each row costs, where costs are
+        given. See :ref:`time-aware`.
 
     Attributes
     ----------
@@ -29,9 +36,14 @@ class NormSampler(BaseSampler):
     True
     """
 
+    _parameters = {"time_aware": Boolean()}
+
+    def __init__(self, *, time_aware=False):
+        self.time_aware = time_aware
+
     def open(self, space, view, problem, generator):
         """Return the sampler of one problem."""
-        return NormDraws(space, generator)
+        return NormDraws(space, generator, self.time_aware)
 
 
 class NormDraws(OpenedSampler):
@@ -43,13 +55,17 @@ class NormDraws(OpenedSampler):
         The rows.
     generator : numpy.random.BitGenerator
         Random stream.
+    time_aware : bool, default=False
+        Whether to divide by the root of what rows cost.
     """
 
     # Nothing moves; a batch has to be worth its calls of NumPy.
     patience = 256
 
-    def __init__(self, space, generator):
+    def __init__(self, space, generator, time_aware=False):
         mass, bound = space.mass, np.sqrt(space.norms2 + 1)
+        if time_aware and space.costs is not None:
+            bound = bound / np.sqrt(space.costs)
         weight = bound if mass is None else mass * bound
         self._space = space
         self._random = np.random.Generator(generator)

@@ -37,6 +37,13 @@ class RowColumnSampler(BaseSampler):
         Whether "sgd" divides the squared gradient norm by its running mean, so that
         `eta0` has no units, and subtracts a baseline, which lowers the noise of the
         step. False is the paper's algorithm.
+    time_aware : bool, default=False
+        Whether to learn the variance for each second, from what draws cost
+        (`access_cost` of ``fit``, or measured): the mean square of a row or column is
+        divided by its mean cost. The step of "sgd" is the paper's Algorithm 3,
+        ``||d||^2`` divided by the cost, with ``normalize=False``; else it goes down
+        E||d||^2 E[cost]. The safe part is in proportion to one over the root of the
+        cost, not uniform. See :ref:`time-aware`.
 
     Attributes
     ----------
@@ -77,6 +84,7 @@ class RowColumnSampler(BaseSampler):
         "forgetting": Real(above=0, high=1),
         "eta0": Real(low=0),
         "normalize": Boolean(),
+        "time_aware": Boolean(),
     }
 
     def __init__(
@@ -87,12 +95,14 @@ class RowColumnSampler(BaseSampler):
         forgetting=0.02,
         eta0=0.05,
         normalize=True,
+        time_aware=False,
     ):
         self.update = update
         self.mixing = mixing
         self.forgetting = forgetting
         self.eta0 = eta0
         self.normalize = normalize
+        self.time_aware = time_aware
 
     def prepare(self, space, n_problems, n_groups, strata):
         """Allocate what is learned: what is known of the columns goes on.
@@ -102,14 +112,28 @@ class RowColumnSampler(BaseSampler):
         n_rows, n_columns = space.shape
         state = {
             "table": np.zeros((n_rows + n_columns, 4)),
-            "scale": np.zeros(2),
-            "parts": np.zeros(4),
+            "costs": np.zeros((n_rows + n_columns, 2)),
+            "scale": np.zeros(4),
+            "parts": np.zeros(8),
         }
         known = getattr(self, "_state", None)
         if known is not None:
-            state["table"][n_rows:] = known["table"][-n_columns:]
+            for name in ("table", "costs"):
+                state[name][n_rows:] = known[name][-n_columns:]
             state["scale"][:] = known["scale"]
             state["parts"][:] = known["parts"]
+        if self.time_aware and space.costs is not None:
+            # Given costs need not be learned.
+            new = state["costs"][:, 1] == 0
+            marginals = np.concatenate(space.costs.marginals(space))
+            state["costs"][new] = np.column_stack([marginals, np.ones(len(new))])[new]
+            if self.update == "sgd" and self.normalize:
+                # Logits, at most zero: of two distributions, or of one over both.
+                parts = [slice(n_rows), slice(n_rows, None)]
+                for part in [slice(None)] if space.holes == "missing" else parts:
+                    start = -np.log(marginals[part]) / 2
+                    tau = state["table"][part, 3]
+                    tau[:] = np.where(new[part], start - start.max(), tau)
         self._state = state
 
     def open(self, space, view, problem, generator):
@@ -127,8 +151,12 @@ class RowColumnSampler(BaseSampler):
 
     def _compile(self, generator, space):
         """Return the compiled sampler, which changes the arrays kept here in place."""
-        kind = TwoWayDraws if space.holes == "missing" else ProductDraws
-        return kind(generator, space.entries, self._state, self)
+        costs = space.costs if self.time_aware else None
+        if space.holes == "missing":
+            costs = None if costs is None else costs.at(*space.places())
+            return TwoWayDraws(generator, space.entries, self._state, self, costs)
+        costs = None if costs is None else costs.marginals(space)
+        return ProductDraws(generator, space.entries, self._state, self, costs)
 
     def keep(self, problem, opened):
         """Keep what the opened sampler has learned, up to its last draw."""

@@ -44,6 +44,14 @@ class StrataSampler(BaseSampler):
     start : {"proportional", "balanced"}, default="proportional"
         Probabilities before anything is learned with "sgd" and "adagrad": those of the
         data, or equal ones (tau = 0, as in the paper). "moments" starts from the data.
+    time_aware : bool, default=False
+        Whether to learn the variance for each second, from what draws cost
+        (`access_cost` of ``fit``, or measured). "moments" then draws
+        ``pi_s ~ N_s sqrt(M_s / C_s)``, C_s the mean cost of the stratum. The gradient
+        step is the paper's Algorithm 3, ``||d||^2`` divided by the cost, with
+        ``normalize=False``; else it goes down E||d||^2 E[cost], which leads to the best
+        probabilities also where costs differ inside a stratum. The safe distribution is
+        divided by the root of the cost. See :ref:`time-aware`.
 
     Attributes
     ----------
@@ -53,6 +61,9 @@ class StrataSampler(BaseSampler):
         Logits of "sgd" and "adagrad", relative to the first stratum.
     second_moments_ : ndarray of shape (n_problems, n_strata)
         Running means of the squared gradient norms, of "moments".
+    mean_costs_ : ndarray of shape (n_problems, n_strata)
+        What a draw from each stratum costs, of "moments" with `time_aware`; 0 where
+        that is not known.
 
     Notes
     -----
@@ -88,6 +99,7 @@ class StrataSampler(BaseSampler):
         "forgetting": Real(above=0, high=1),
         "eta0": Real(low=0),
         "normalize": Boolean(),
+        "time_aware": Boolean(),
     }
     # Learned arrays of shape (n_problems, n_strata), and their value before any draw.
     _learned = {
@@ -96,6 +108,8 @@ class StrataSampler(BaseSampler):
         "second_moments_": 0.0,
         "_counts": 0.0,
         "_adagrad": 0.0,
+        "mean_costs_": 0.0,
+        "_cost_counts": 0.0,
     }
 
     def __init__(
@@ -108,6 +122,7 @@ class StrataSampler(BaseSampler):
         eta0=0.05,
         normalize=True,
         start="proportional",
+        time_aware=False,
     ):
         self.by = by
         self.update = update
@@ -116,6 +131,7 @@ class StrataSampler(BaseSampler):
         self.eta0 = eta0
         self.normalize = normalize
         self.start = start
+        self.time_aware = time_aware
 
     def prepare(self, space, n_problems, n_groups, strata):
         """Allocate what is learned, for all problems.
@@ -123,7 +139,7 @@ class StrataSampler(BaseSampler):
         New strata of a later call are added behind the known ones.
         """
         if self.mixing > 0:
-            space.safe()  # Built here once, not by each thread.
+            space.safe(self.time_aware)  # Built here once, not by each thread.
         n_strata = n_groups
         # In a pool the estimator has made the strata.
         if self.by == "given" and not space.stationary:
@@ -136,7 +152,7 @@ class StrataSampler(BaseSampler):
                 array[:, :n_known] = getattr(self, name)
             setattr(self, name, array)
         if not n_known:
-            self._scale = np.zeros((n_problems, 2))
+            self._scale = np.zeros((n_problems, 4))
 
     def _encode(self, strata, n_samples):
         """Return given strata as indices into `strata_`."""
@@ -170,9 +186,16 @@ class StrataSampler(BaseSampler):
         layout = self._layout(space, strata)
         tau = self.tau_[problem]
         unknown = np.isnan(tau)
+        aware = self.time_aware and space.costs is not None
+        if aware:
+            costs, counts = self.mean_costs_[problem], self._cost_counts[problem]
+            new = (counts == 0) & (layout.mass > 0)
+            costs[new], counts[new] = layout.mean(space.costs)[new], 1.0
         if self.start == "proportional":
             # Half a row for a stratum that has not come yet.
             share = np.log(np.maximum(layout.mass, 0.5 / space.n_samples))
+            if aware:
+                share -= np.log(np.where(counts > 0, costs, 1.0)) / 2
             tau[unknown] = (share - share[0])[unknown]
         else:
             tau[unknown] = 0
@@ -182,7 +205,8 @@ class StrataSampler(BaseSampler):
 
     def _layout(self, space, strata):
         n_strata = self.tau_.shape[1]
-        return StrataLayout(space, strata, n_strata, with_safe=self.mixing > 0)
+        safe = space.safe(self.time_aware) if self.mixing > 0 else (None, None)
+        return StrataLayout(space, strata, n_strata, safe)
 
     def _compile(self, generator, layout, problem, eta0):
         """Return the compiled sampler, which changes the arrays kept here in place."""
@@ -192,6 +216,8 @@ class StrataSampler(BaseSampler):
             "counts": self._counts[problem],
             "adagrad": self._adagrad[problem],
             "scale": self._scale[problem],
+            "costs": self.mean_costs_[problem],
+            "cost_counts": self._cost_counts[problem],
         }
         compiled = _samplers.StrataDraws(generator, layout, state, self)
         compiled.eta0 = eta0
