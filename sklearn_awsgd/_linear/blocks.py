@@ -1,0 +1,105 @@
+"""Rows in blocks, over which sums are taken.
+
+Which rows a block has depends on their number and length alone, and results come in the
+order of the blocks: a sum is the same bit by bit, whatever the number of threads.
+"""
+
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+
+from scipy import sparse
+
+# Numbers in the rows of a block, and the least rows of one: enough that calls from
+# Python, some 20 microseconds each, do not show.
+NUMBERS_IN_BLOCK = 2**19
+FEWEST_ROWS = 8192
+# Blocks that a thread may be ahead of the sum: their results wait in memory.
+AHEAD = 2
+
+
+class Blocks:
+    """Rows in memory, visited block by block.
+
+    Parameters
+    ----------
+    X : ndarray or CSR of shape (n_samples, n_features)
+        Rows. Blocks are views of them.
+    n_threads : int, default=1
+        Threads that visit blocks.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Number of rows and features.
+    dtype : dtype
+        Of the numbers in the rows.
+    n_nonzero : int
+        Numbers in all rows.
+    is_sparse : bool
+        Whether rows come as CSR.
+    """
+
+    def __init__(self, X, n_threads=1):
+        self._X, self.n_threads = X, n_threads
+        self.shape, self.dtype = X.shape, X.dtype
+        self.is_sparse = sparse.issparse(X)
+        self.n_nonzero = X.nnz if self.is_sparse else X.size
+
+    @cached_property
+    def _blocks(self):
+        """Pairs of the rows of each block and where they stand."""
+        parts = row_slices(self.shape[0], self.n_nonzero)
+        return [(rows_between(self._X, part), part) for part in parts]
+
+    @cached_property
+    def _pool(self):
+        return ThreadPoolExecutor(self.n_threads)
+
+    def map(self, function):
+        """Yield ``function(X, part)`` of each block, in their order.
+
+        `X` has the rows ``part`` of all, a slice. Functions of several blocks may run
+        at the same time.
+        """
+        return self.run(function, self._blocks)
+
+    def run(self, function, calls):
+        """Yield ``function(*arguments)`` of each of the calls, in their order."""
+        if self.n_threads == 1 or len(calls) == 1:
+            for arguments in calls:
+                yield function(*arguments)
+            return
+        waiting = deque()
+        for arguments in calls:
+            waiting.append(self._pool.submit(function, *arguments))
+            if len(waiting) > AHEAD * self.n_threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+    def take(self, rows):
+        """Return some rows, by their numbers."""
+        return self._X[rows]
+
+
+def row_slices(n_samples, n_nonzero):
+    """Return the slices of the rows that are visited together."""
+    per_row = max(n_nonzero / max(n_samples, 1), 1.0)
+    n_rows = max(int(NUMBERS_IN_BLOCK / per_row), FEWEST_ROWS)
+    starts = range(0, max(n_samples, 1), n_rows)
+    return [slice(start, min(start + n_rows, n_samples)) for start in starts]
+
+
+def rows_between(X, part):
+    """Return the rows of a slice, without a copy of their numbers."""
+    if part.start == 0 and part.stop == X.shape[0]:
+        return X
+    if not sparse.issparse(X):
+        return X[part]
+    starts = X.indptr[part.start : part.stop + 1]
+    numbers = slice(starts[0], starts[-1])
+    block = sparse.csr_array((len(starts) - 1, X.shape[1]), dtype=X.dtype)
+    block.data, block.indices = X.data[numbers], X.indices[numbers]
+    block.indptr = starts - starts[0]
+    return block

@@ -1,0 +1,1 @@
+"""Fits on rows that lie in partitions, wherever these are."""

@@ -1,0 +1,137 @@
+"""Sums over blocks of rows: what they add up to, whatever the number of threads."""
+
+import numpy as np
+import pytest
+from helpers import SMOOTH_LOSSES
+from scipy import sparse
+
+from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
+from sklearn_awsgd._linear import blocks as _blocks
+from sklearn_awsgd._linear.blocks import Blocks, row_slices, rows_between
+from sklearn_awsgd._linear.sums import LinearSums
+
+LAYOUTS = {
+    "dense": np.asarray,
+    "float32": np.float32,
+    "csr": sparse.csr_array,
+    "csr matrix": sparse.csr_matrix,
+    "int64": lambda X: with_long_indices(sparse.csr_array(X)),
+}
+each_layout = pytest.mark.parametrize("layout", LAYOUTS)
+
+
+def with_long_indices(X):
+    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    return X
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Blocks of seven rows at least."""
+    monkeypatch.setattr(_blocks, "FEWEST_ROWS", 7)
+    monkeypatch.setattr(_blocks, "NUMBERS_IN_BLOCK", 1)
+
+
+def make_rows(rng, layout, n_rows=100, n_features=6):
+    X = rng.standard_normal((n_rows, n_features))
+    X[rng.random(X.shape) < 0.4] = 0
+    X[30:45] = 0
+    return LAYOUTS[layout](X)
+
+
+@each_layout
+def test_blocks_are_all_rows_in_their_order_and_no_copies(layout, small_blocks, rng):
+    X = make_rows(rng, layout)
+    seen = list(Blocks(X, n_threads=3).map(lambda X, part: (X, part)))
+    assert [part.start for _, part in seen] == list(range(0, 100, 7))
+    dense = X.toarray() if sparse.issparse(X) else X
+    for block, part in seen:
+        values = block.toarray() if sparse.issparse(block) else block
+        np.testing.assert_array_equal(values, dense[part])
+        numbers, all_numbers = (
+            (block.data, X.data) if sparse.issparse(X) else (block, X)
+        )
+        assert np.shares_memory(numbers, all_numbers) or numbers.size == 0
+        assert block.dtype == X.dtype
+
+
+def test_slices_depend_on_numbers_and_rows_alone():
+    assert row_slices(5, 10) == [slice(0, 5)]
+    parts = row_slices(100_000, 100_000 * 64)
+    assert {part.stop - part.start for part in parts[:-1]} == {8192}
+    assert parts[-1].stop == 100_000
+    # Rows that lie close together are in one block, which is the matrix itself.
+    X = np.zeros((3, 2))
+    assert rows_between(X, slice(0, 3)) is X
+
+
+@each_layout
+@pytest.mark.parametrize("weighted", [False, True])
+def test_sums_over_blocks_are_those_over_all_rows(layout, weighted, rng, monkeypatch):
+    X = make_rows(rng, layout)
+    y, v = np.sign(rng.standard_normal(100)), rng.standard_normal(7)
+    mass = rng.uniform(0, 2, 100) / 100 if weighted else None
+    norms2 = rng.uniform(0, 3, 100)
+    loss = SMOOTH_LOSSES["log_loss"](None)
+    whole = LinearSums(Blocks(X), loss, y, mass, norms2)
+    monkeypatch.setattr(_blocks, "FEWEST_ROWS", 7)
+    monkeypatch.setattr(_blocks, "NUMBERS_IN_BLOCK", 1)
+    results = []
+    for n_threads in (1, 2, 5):
+        sums = LinearSums(Blocks(X, n_threads), loss, y, mass, norms2)
+        *totals, curvatures = sums.evaluate(v)
+        for n_rows in (50, 100):
+            generator = np.random.default_rng(0)
+            totals.append(sums.hessian(curvatures, 0.1, n_rows, generator)[0])
+        totals.append(sums.hessian_diagonal(curvatures, 0.1))
+        totals.append(sums.mean_loss(v))
+        results.append([*totals, curvatures])
+    for others in results[1:]:
+        for total, other in zip(results[0], others, strict=True):
+            np.testing.assert_array_equal(total, other)
+    *expected, curvatures = whole.evaluate(v)
+    for n_rows in (50, 100):
+        generator = np.random.default_rng(0)
+        expected.append(whole.hessian(curvatures, 0.1, n_rows, generator)[0])
+    expected.append(whole.hessian_diagonal(curvatures, 0.1))
+    expected.append(whole.mean_loss(v))
+    for total, other in zip(results[0], [*expected, curvatures], strict=True):
+        np.testing.assert_allclose(total, other, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+@pytest.mark.parametrize(
+    ("Estimator", "loss"),
+    [
+        (AWSGDClassifier, "log_loss"),
+        (AWSGDClassifier, "hinge"),
+        (AWSGDClassifier, "multinomial"),
+        (AWSGDRegressor, "huber"),
+    ],
+)
+def test_threads_change_no_bit(Estimator, loss, layout, small_blocks, rng):
+    X = make_rows(rng, layout)
+    y = rng.integers(0, 3 if loss == "multinomial" else 2, 100)
+    models = [
+        Estimator(loss, random_state=0, n_jobs=n_jobs).fit(X, y)
+        for n_jobs in (None, 2, 7)
+    ]
+    for model in models[1:]:
+        np.testing.assert_array_equal(model.coef_, models[0].coef_)
+        np.testing.assert_array_equal(model.duality_gap_, models[0].duality_gap_)
+        for name in ("objective", "duality_gap"):
+            if name in model.history_:
+                np.testing.assert_array_equal(
+                    model.history_[name], models[0].history_[name]
+                )
+
+
+def test_a_failure_in_a_thread_is_told(small_blocks, rng):
+    blocks = Blocks(make_rows(rng, "dense"), n_threads=2)
+
+    def fail(X, part):
+        if part.start == 21:
+            raise RuntimeError("Here.")
+
+    with pytest.raises(RuntimeError, match="Here"):
+        list(blocks.map(fail))

@@ -1,0 +1,298 @@
+"""Estimators for dask collections, on a cluster of two processes."""
+
+import os
+import signal
+import threading
+import warnings
+
+import dask
+import dask.array as da
+import dask.dataframe as dd
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client, LocalCluster
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
+from sklearn_awsgd._partitions import cluster as on_cluster
+from sklearn_awsgd.dask import DaskAWSGDClassifier, DaskAWSGDRegressor
+from sklearn_awsgd.partitions import Partition, fit_partitions
+
+# Of dask, when machines are busy or workers end.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::RuntimeWarning:distributed", "ignore::UserWarning:distributed"
+)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "60s"}),
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None
+        ) as cluster,
+    ):
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster):
+    with Client(cluster) as client:
+        yield client
+
+
+def in_blocks(X, y, size=150):
+    return da.from_array(X, chunks=(size, -1)), da.from_array(y, chunks=size)
+
+
+def runner(X, y, size=150):
+    """Return what calls functions on the same blocks, in this process."""
+    parts = [
+        Partition(X[i : i + size], y[i : i + size], number=i // size)
+        for i in range(0, len(y), size)
+    ]
+    return lambda function, *arguments: [function(p, *arguments) for p in parts]
+
+
+SETTINGS = {"alpha": 0.01, "tol": 1e-8, "random_state": 0}
+
+
+@pytest.mark.parametrize("size", [400, 150, 20])
+def test_the_cluster_changes_nothing(size, client, imbalanced):
+    """Twenty blocks are added in a tree, which moves the last digits only."""
+    X, y = imbalanced
+    model = DaskAWSGDClassifier(**SETTINGS).fit(*in_blocks(X, y, size))
+    plain = fit_partitions(AWSGDClassifier(**SETTINGS), runner(X, y, size))
+    rtol = 0 if size > 25 else 1e-9
+    np.testing.assert_allclose(model.coef_, plain.coef_, rtol=rtol)
+    local = AWSGDClassifier(**SETTINGS).fit(X, y)
+    np.testing.assert_allclose(model.coef_, local.coef_, rtol=1e-6)
+    assert model.duality_gap_[0] <= 1e-8 * model.history_["objective"][-1]
+
+
+def test_lazy_predictions(client, imbalanced):
+    X, y = imbalanced
+    dX, dy = in_blocks(X, np.array(["no", "yes"])[y])
+    model = DaskAWSGDClassifier(**SETTINGS).fit(dX, dy)
+    local = model.to_local()
+    assert type(local) is AWSGDClassifier
+    assert local.get_params() == model.get_params()
+    for method in (
+        "predict",
+        "decision_function",
+        "predict_proba",
+        "predict_log_proba",
+    ):
+        expected = getattr(local, method)(X)
+        lazy = getattr(model, method)(dX)
+        assert isinstance(lazy, da.Array)
+        assert (lazy.shape, lazy.dtype) == (expected.shape, expected.dtype)
+        np.testing.assert_array_equal(lazy.compute(), expected)
+        np.testing.assert_array_equal(getattr(model, method)(X), expected)
+    np.testing.assert_allclose(model.score(dX, dy), local.score(X, dy.compute()))
+    weight = da.from_array(np.arange(400.0), chunks=150)
+    np.testing.assert_allclose(
+        model.score(dX, dy, weight), local.score(X, dy.compute(), np.arange(400.0))
+    )
+    assert not hasattr(DaskAWSGDClassifier("hinge"), "predict_proba")
+
+
+def test_regression_with_weights(client, rng):
+    X, weight = rng.standard_normal((400, 3)), rng.random(400)
+    y = X @ [1.0, 2.0, 3.0] + rng.standard_normal(400)
+    dX, dy = in_blocks(X, y)
+    dw = da.from_array(weight, chunks=400)  # In other blocks, of known size.
+    model = DaskAWSGDRegressor(**SETTINGS).fit(dX, dy, sample_weight=dw)
+    local = AWSGDRegressor(**SETTINGS).fit(X, y, sample_weight=weight)
+    np.testing.assert_allclose(model.coef_, local.coef_, rtol=1e-6)
+    np.testing.assert_allclose(model.predict(dX).compute(), model.predict(X))
+    np.testing.assert_allclose(model.score(dX, dy, dw), local.score(X, y, weight))
+
+
+def test_data_frames(client, imbalanced):
+    X, y = imbalanced
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    number = np.arange(400)
+    lazy = dd.from_pandas(frame.assign(y=y, number=number), npartitions=4)
+    # Blocks of unknown size, one of them empty.
+    lazy = lazy[(lazy["number"] < 90) | (lazy["number"] > 220)]
+    assert lazy.partitions[1].compute().empty
+    kept = (number < 90) | (number > 220)
+    dX, dy = lazy[list("abcde")], lazy["y"]
+    model = DaskAWSGDClassifier(**SETTINGS).fit(dX, dy)
+    local = AWSGDClassifier(**SETTINGS).fit(frame[kept], y[kept])
+    np.testing.assert_allclose(model.coef_, local.coef_, rtol=1e-6)
+    np.testing.assert_array_equal(model.feature_names_in_, list("abcde"))
+    np.testing.assert_array_equal(model.predict(dX), local.predict(frame[kept]))
+    probabilities = model.predict_proba(dX)
+    assert probabilities.shape[1] == 2
+    np.testing.assert_allclose(probabilities, local.predict_proba(frame[kept]), 1e-5)
+    np.testing.assert_allclose(model.score(dX, dy), local.score(frame[kept], y[kept]))
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(dX.rename(columns={"a": "z"}))
+
+
+def test_blocks_of_csr_and_of_unknown_size(client, imbalanced):
+    X, y = imbalanced
+    X[np.abs(X) < 0.5] = 0
+    dX, dy = in_blocks(X, y)
+    sparse_X = dX.map_blocks(sparse.csr_array)
+    keep = dX[:, 0] > -1
+    unknown_X, unknown_y = dX[keep], dy[keep]
+    assert np.isnan(unknown_X.shape[0])
+    local = AWSGDClassifier(**SETTINGS)
+    model = DaskAWSGDClassifier(**SETTINGS).fit(sparse_X, dy)
+    np.testing.assert_allclose(model.coef_, local.fit(X, y).coef_, rtol=1e-6)
+    np.testing.assert_array_equal(model.predict(sparse_X), local.predict(X))
+    model.fit(unknown_X, unknown_y)
+    rows = X[:, 0] > -1
+    local.fit(X[rows], y[rows])
+    np.testing.assert_allclose(model.coef_, local.coef_, rtol=1e-6)
+    np.testing.assert_array_equal(model.predict(unknown_X), local.predict(X[rows]))
+
+
+def test_columns_in_several_blocks(client, imbalanced):
+    X, y = imbalanced
+    dX, dy = da.from_array(X, chunks=(150, 2)), da.from_array(y, chunks=150)
+    model = DaskAWSGDClassifier(**SETTINGS).fit(dX, dy)
+    plain = fit_partitions(AWSGDClassifier(**SETTINGS), runner(X, y))
+    np.testing.assert_array_equal(model.coef_, plain.coef_)
+    np.testing.assert_array_equal(model.predict(dX), plain.predict(X))
+
+
+def test_what_is_refused(client, imbalanced):
+    X, y = imbalanced
+    dX, dy = in_blocks(X, y)
+    model = DaskAWSGDClassifier(**SETTINGS).fit(dX, dy)
+    before = model.coef_
+    bad = X.copy()
+    bad[160, 0] = np.nan
+    unknown = dX[dX[:, 0] > -9]
+    huge = da.zeros((10**9, 1000), chunks=(10**9, 1000))
+    for error, text, arguments in [
+        (ValueError, "Partition 1: Input X contains NaN", (in_blocks(bad, y)[0], dy)),
+        (ValueError, "inconsistent numbers of samples", (dX, dy[1:])),
+        (ValueError, "y has 1 blocks and X has 3", (unknown, dy.rechunk(400))),
+        (ValueError, "number of classes", (dX, da.zeros(400, chunks=150))),
+        (ValueError, "Expected 2D array, got 1D", (dy, dy)),
+        (TypeError, "X must be a dask array or data frame, got ndarray", (X, dy)),
+        (MemoryError, "8e\\+03 GB, but no worker", (huge, huge[:, 0])),
+    ]:
+        with pytest.raises(error, match=text):
+            model.fit(*arguments)
+        assert model.coef_ is before
+    with pytest.raises(TypeError, match="partial_fit learns one chunk"):
+        model.partial_fit(dX, dy)
+
+
+def test_a_client_is_needed(imbalanced):
+    with pytest.raises(ValueError, match="There is no dask client"):
+        DaskAWSGDClassifier().fit(*in_blocks(*imbalanced))
+
+
+def test_a_block_that_ends_workers(client, imbalanced):
+    """Too little memory ends a worker; after several of them dask gives up."""
+    X, y = imbalanced
+    run = on_cluster.ClusterRun(client, Partition, [(X, y, None)])
+    client.run_on_scheduler(forgive_nothing)
+    try:
+        with pytest.raises(MemoryError, match="not enough memory for a block"):
+            run(end_worker)
+    finally:
+        client.run_on_scheduler(forgive_some)
+        client.wait_for_workers(2, timeout=60)
+
+
+def forgive_nothing(dask_scheduler):
+    dask_scheduler.allowed_failures = 0
+
+
+def forgive_some(dask_scheduler):
+    dask_scheduler.allowed_failures = 3
+
+
+def end_worker(partition):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("phase", ["describe", "draw_rows", "evaluate", "hessian"])
+def test_a_worker_is_killed(phase, client, rng, monkeypatch):
+    """During any phase: the fit goes on, and ends at the same optimum."""
+    X = rng.standard_normal((12_000, 8))
+    y = (X[:, 0] + rng.logistic(size=12_000) > 3).astype(int)
+    settings = {"alpha": 1e-3, "random_state": 0}
+    plain = fit_partitions(AWSGDClassifier(**settings), runner(X, y, 2000))
+    client.wait_for_workers(2, timeout=60)
+    victims = list(client.run(os.getpid).values())
+    call = on_cluster.ClusterRun.__call__
+
+    def call_and_kill(run, function, *arguments):
+        if function.__name__ == phase and victims:
+            victim = victims[0]
+            victims.clear()
+            threading.Timer(0.005, os.kill, (victim, signal.SIGKILL)).start()
+        return call(run, function, *arguments)
+
+    monkeypatch.setattr(on_cluster.ClusterRun, "__call__", call_and_kill)
+    model = DaskAWSGDClassifier(**settings).fit(*in_blocks(X, y, 2000))
+    assert not victims
+    np.testing.assert_array_equal(model.coef_, plain.coef_)
+
+
+def test_a_lost_client_raises(client, imbalanced, monkeypatch):
+    dX, dy = in_blocks(*imbalanced)
+    call = on_cluster.ClusterRun.__call__
+
+    def call_and_close(run, function, *arguments):
+        if function.__name__ == "evaluate":
+            run._client.close()
+        return call(run, function, *arguments)
+
+    monkeypatch.setattr(on_cluster.ClusterRun, "__call__", call_and_close)
+    model = DaskAWSGDClassifier()
+    with client.as_current(), pytest.raises(RuntimeError, match="client"):
+        model.fit(dX, dy)
+    assert not hasattr(model, "coef_")
+
+
+def test_the_backend_of_joblib(client, three_classes):
+    """`n_jobs` and a grid search of the estimators for one machine, on the cluster."""
+    X, y = three_classes
+    alone = AWSGDClassifier(random_state=0).fit(X, y)
+    with joblib.parallel_config(backend="dask"):
+        model = AWSGDClassifier(random_state=0, n_jobs=2).fit(X, y)
+        search = GridSearchCV(clone(model), {"alpha": [1e-4, 1e-1]}, n_jobs=2).fit(X, y)
+    np.testing.assert_array_equal(model.coef_, alone.coef_)
+    expected = GridSearchCV(clone(model), {"alpha": [1e-4, 1e-1]}).fit(X, y)
+    assert search.best_params_ == expected.best_params_
+
+
+def test_incremental_of_dask_ml(client, imbalanced):
+    with warnings.catch_warnings():
+        # Of what it imports.
+        warnings.simplefilter("ignore")
+        wrappers = pytest.importorskip("dask_ml.wrappers")
+    X, y = imbalanced
+    dX, dy = in_blocks(X, y)
+    model = wrappers.Incremental(AWSGDClassifier(random_state=0), shuffle_blocks=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(dX, dy, classes=[0, 1])
+    expected = AWSGDClassifier(random_state=0)
+    for i in range(0, 400, 150):
+        expected.partial_fit(X[i : i + 150], y[i : i + 150], classes=[0, 1])
+    np.testing.assert_allclose(model.estimator_.coef_, expected.coef_, rtol=1e-6)
+
+
+def test_results_travel_and_can_be_cloned(client, imbalanced):
+    dX, dy = in_blocks(*imbalanced)
+    model = DaskAWSGDClassifier(**SETTINGS).fit(dX, dy)
+    assert clone(model).get_params() == model.get_params()
+    back = client.submit(lambda model: model, model).result()
+    np.testing.assert_array_equal(back.coef_, model.coef_)
+    names = set(vars(AWSGDClassifier(**SETTINGS).fit(*imbalanced)))
+    assert names == set(vars(model))

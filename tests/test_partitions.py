@@ -1,0 +1,354 @@
+"""Fits on partitions end where fits on all rows do, wherever the partitions are."""
+
+import itertools
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from joblib import Parallel, delayed
+from scipy import sparse
+
+from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
+from sklearn_awsgd._partitions import linear, rows
+from sklearn_awsgd.partitions import Partition, fit_partitions
+
+
+def cut(X, y, sample_weight=None, bounds=(150, 150, 320)):
+    """Return partitions of unequal size; between equal bounds there is an empty one."""
+    edges = [0, *bounds, X.shape[0]]
+    slices = [slice(*edges[k : k + 2]) for k in range(len(edges) - 1)]
+    weights = [None if sample_weight is None else sample_weight[s] for s in slices]
+    return [
+        Partition(X[s], y[s], w, number)
+        for number, (s, w) in enumerate(zip(slices, weights, strict=True))
+    ]
+
+
+def runner(partitions):
+    return lambda function, *arguments: [function(p, *arguments) for p in partitions]
+
+
+def objective(model):
+    return model.history_["objective"][-1]
+
+
+def assert_same_optimum(model, X, y, partitions, sample_weight=None, rtol=1e-6):
+    """Fit both ways and compare; return what was fitted on partitions."""
+    with warnings.catch_warnings():
+        # Kinks may not be reached to the last digit; then both are as far.
+        warnings.simplefilter("ignore")
+        local = type(model)(**model.get_params()).fit(X, y, sample_weight=sample_weight)
+        fit_partitions(model, runner(partitions))
+    np.testing.assert_allclose(objective(model), objective(local), rtol=rtol)
+    # Both are certified: neither may be below what the other bounds from below.
+    for one, other in ((model, local), (local, model)):
+        if one.duality_gap_.size == 1 and np.isfinite(one.duality_gap_[0]):
+            lower = objective(one) - one.duality_gap_[0]
+            assert objective(other) >= lower - 1e-9 * abs(lower)
+    return model
+
+
+@pytest.mark.parametrize("penalty", ["l2", "l1", "elasticnet", None])
+@pytest.mark.parametrize("loss", [*AWSGDClassifier._losses])
+def test_every_loss_and_penalty_of_the_classifier(loss, penalty, imbalanced):
+    # The perceptron's minimum is zero, at the model that is zero.
+    X, y = imbalanced
+    model = AWSGDClassifier(
+        loss, penalty=penalty, alpha=0.01, tol=1e-7, random_state=0, max_iter=3000
+    )
+    assert_same_optimum(model, X, y, cut(X, y))
+
+
+@pytest.mark.parametrize("penalty", ["l2", "l1", "elasticnet", None])
+@pytest.mark.parametrize("loss", [*AWSGDRegressor._losses])
+def test_every_loss_and_penalty_of_the_regressor(loss, penalty, rng):
+    X = rng.standard_normal((400, 4))
+    y = 100 + X @ rng.standard_normal(4) + rng.standard_t(3, size=400)
+    model = AWSGDRegressor(
+        loss, penalty=penalty, alpha=0.01, tol=1e-7, random_state=0, max_iter=3000
+    )
+    assert_same_optimum(model, X, y, cut(X, y))
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_more_rows_than_are_drawn(layout, dtype, rng, monkeypatch):
+    """Then the sample is a part of the rows, and so is the curvature."""
+    monkeypatch.setattr(linear, "FEWEST_DRAWN", 500)
+    monkeypatch.setattr(linear, "DRAWN_PER_PARAMETER", 1)
+    X = rng.standard_normal((9000, 30)) * (rng.random((9000, 30)) < 0.3)
+    score = X @ rng.standard_normal(30) + rng.logistic(size=9000)
+    X, y = layout(X.astype(dtype)), score > np.quantile(score, 0.97)
+    partitions = cut(X, y, bounds=(1000, 1000, 6000))
+    # The largest data of these tests: a tolerance that steps of sampled curvature meet.
+    model = AWSGDClassifier(tol=1e-6, alpha=1e-3, random_state=0)
+    assert_same_optimum(model, X, y, partitions, rtol=2e-6)
+    assert model.coef_.dtype == dtype
+    drawn = model.history_["phase"] == "sampling"
+    assert 0 < model.history_["draws"][drawn].max() <= 9000
+    assert model.sampler_.probabilities_.shape[0] == 1
+
+
+def test_wide_data(rng):
+    """The curvature is a diagonal, and dual steps are taken on the sample alone."""
+    X = sparse.random_array((500, 3200), density=0.01, rng=rng, format="csr")
+    y = X @ rng.standard_normal(3200) > 0
+    model = AWSGDClassifier(alpha=1e-2, tol=1e-7, random_state=0)
+    assert_same_optimum(model, X, y, cut(X, y))
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced", {0: 1, 1: 7}])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_weights(class_weight, weighted, imbalanced, rng):
+    X, y = imbalanced
+    weight = rng.integers(0, 4, size=len(y)) * 1e200 if weighted else None
+    model = AWSGDClassifier(
+        class_weight=class_weight, alpha=0.01, tol=1e-8, random_state=0
+    )
+    assert_same_optimum(model, X, y, cut(X, y, weight), weight)
+
+
+def test_a_partition_without_weight_is_absent(imbalanced):
+    X, y = imbalanced
+    weight = np.ones(len(y))
+    weight[:150] = 0
+    model = AWSGDClassifier(alpha=0.01, tol=1e-8, random_state=0)
+    assert_same_optimum(model, X, y, cut(X, y, weight), weight)
+    fit_partitions(model, runner(cut(X[150:], y[150:], bounds=(170,))))
+    assert_same_optimum(model, X, y, cut(X, y, weight), weight)
+
+
+@pytest.mark.parametrize("kind", ["classes", "labels"])
+def test_several_problems(kind, three_classes):
+    X, y = three_classes
+    if kind == "labels":
+        y = (y[:, None] == np.array(["a", "b", "c", "absent"])).astype(int)
+    partitions = cut(X, y, bounds=(100, 100, 220))
+    model = AWSGDClassifier(alpha=0.01, tol=1e-9, random_state=0)
+    local = AWSGDClassifier(alpha=0.01, tol=1e-9, random_state=0).fit(X, y)
+    fit_partitions(model, runner(partitions))
+    np.testing.assert_array_equal(model.classes_, local.classes_)
+    np.testing.assert_allclose(model.coef_[:3], local.coef_[:3], atol=1e-7)
+    np.testing.assert_array_equal(model.predict(X), local.predict(X))
+
+
+def test_partitions_of_one_class_each(imbalanced):
+    X, y = imbalanced
+    order = np.argsort(y, kind="stable")
+    X, y = X[order], y[order]
+    partitions = cut(X, y, bounds=(100, (y == 0).sum()))
+    assert {len(np.unique(p.y)) for p in partitions} == {1}
+    model = AWSGDClassifier(alpha=0.01, tol=1e-8, random_state=0)
+    assert_same_optimum(model, X, y, partitions)
+
+
+def test_the_number_of_partitions_does_not_matter(imbalanced):
+    X, y = imbalanced
+    models = [
+        fit_partitions(
+            AWSGDClassifier(alpha=0.01, tol=1e-8, random_state=0),
+            runner(cut(X, y, bounds=bounds)),
+        )
+        for bounds in [(), (200,), tuple(range(20, 400, 20))]
+    ]
+    for model in models[1:]:
+        np.testing.assert_allclose(model.coef_, models[0].coef_, rtol=1e-6)
+
+
+def test_constant_targets(rng):
+    X = rng.standard_normal((60, 2))
+    model = AWSGDRegressor(random_state=0)
+    fit_partitions(model, runner(cut(X, np.full(60, 7.0), bounds=(20, 50))))
+    np.testing.assert_allclose(model.predict(X), 7.0)
+
+
+def test_warm_start_and_given_coefficients(imbalanced):
+    X, y = imbalanced
+    run = runner(cut(X, y))
+    model = AWSGDClassifier(alpha=0.01, tol=1e-8, random_state=0, warm_start=True)
+    first = fit_partitions(model, run).n_iter_
+    assert fit_partitions(model, run).n_iter_ < first
+    other = AWSGDClassifier(alpha=0.01, tol=1e-8, random_state=0)
+    fit_partitions(other, run, model.coef_, model.intercept_)
+    assert other.n_iter_ < first
+
+
+def test_a_stream_goes_on_from_partitions(imbalanced):
+    X, y = imbalanced
+    model = fit_partitions(AWSGDClassifier(random_state=0), runner(cut(X, y)))
+    before = model.coef_.copy()
+    model.partial_fit(X[:5], y[:5])
+    # Five rows known already, after 400, change little.
+    np.testing.assert_allclose(model.coef_, before, atol=0.1)
+
+
+# The functions that are called on partitions.
+
+
+def make_problem(partitions, estimator):
+    facts = linear.merge_facts([p.describe(True) for p in partitions])
+    classes = linear.learn_classes(estimator, facts)
+    return linear.make_problems(estimator, facts, classes)[0], facts
+
+
+def test_sums_are_those_of_all_rows(imbalanced, rng):
+    X, y = imbalanced
+    weight = rng.random(len(y))
+    estimator = AWSGDClassifier(class_weight={0: 1, 1: 3})
+    pieces = cut(X, y, weight)
+    whole = cut(X, y, weight, bounds=())
+    (problem,), facts = make_problem(pieces, estimator)
+    v = rng.standard_normal(6)
+    some, all_ = (
+        linear.PartitionedSums(runner(partitions), problem, facts, 0.0)
+        for partitions in (pieces, whole)
+    )
+    for a, b in zip(some.evaluate(v), all_.evaluate(v), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+    for floor in (0.0, 0.5):
+        a, b = (s.hessian(v, floor, 400, rng)[0] for s in (some, all_))
+        np.testing.assert_allclose(np.triu(a), np.triu(b), rtol=1e-11)
+        a, b = (s.hessian_diagonal(v, floor) for s in (some, all_))
+        # The mean curvature that is added is that of a partition.
+        np.testing.assert_allclose(a, b, rtol=0.1)
+
+
+def breakpoints(size, n_draws):
+    """Return the starts between which a systematic sample stays the same."""
+    sums = np.cumsum(size) * (n_draws / size.sum())
+    return np.unique(np.concatenate([[0.0], -sums % 1.0, [1.0]]))
+
+
+def test_sampled_hessians_are_unbiased_by_enumeration(imbalanced, rng):
+    X, y = imbalanced
+    (problem,), _ = make_problem(cut(X, y), AWSGDClassifier())
+    partition, v = Partition(X[:60], y[:60]), rng.standard_normal(6)
+    arguments = (problem, 0.0, v, 0.0)
+    (mass,) = rows.sampling_mass(partition, *arguments)
+    full, _ = rows.hessian(partition, *arguments, None, None, 0.0)
+    sums, _ = partition.sums(problem, 0.0)
+    size = sums.sizes(partition.curvatures(problem, 0.0, v), 0.0)
+    # The other partitions have as much again: half of the 24 rows are drawn here.
+    edges, mean = breakpoints(size, 12), 0.0
+    for low, high in itertools.pairwise(edges):
+        start = (low + high) / 2
+        sampled, _ = rows.hessian(partition, *arguments, 24, 2 * mass, start)
+        mean = mean + (high - low) * np.triu(sampled)
+    np.testing.assert_allclose(mean, np.triu(full), rtol=1e-9, atol=1e-15)
+
+
+def test_drawn_rows_are_unbiased_by_enumeration(three_classes):
+    X, y = three_classes
+    partitions = cut(X, y, bounds=(100,))
+    problems, _ = make_problem(partitions, AWSGDClassifier(class_weight="balanced"))
+    means = rows.add_up(rows.first_masses(p, problems) for p in partitions)
+    masses, bounds, norms = rows._first_norms(partitions[0], problems)
+    size = masses * (bounds / means[0] + (norms / means[1][:, None]).mean(axis=0))
+    total = size.sum() / 2
+    n_draws = int(np.ceil(40 * total))
+    place = {row.tobytes(): i for i, row in enumerate(partitions[0].X)}
+    edges, mean = breakpoints(size, n_draws), np.zeros(100)
+    for low, high in itertools.pairwise(edges):
+        start = (low + high) / 2
+        drawn, _, _, counts = rows.draw_rows(partitions[0], problems, means, 40, start)
+        assert abs(len(drawn) - n_draws) <= 1
+        for row, count in zip(drawn, counts, strict=True):
+            mean[place[row.tobytes()]] += (high - low) * count
+    np.testing.assert_allclose(mean, masses, rtol=1e-9)
+
+
+def test_partitions_can_be_made_anew(imbalanced, rng):
+    """What a partition remembers changes no result, and does not travel."""
+    X, y = imbalanced
+    partition = Partition(X, y)
+    problems, _ = make_problem([partition], AWSGDClassifier())
+    v, w = rng.standard_normal((2, 6))
+    arguments = (problems[0], 0.0, v, 0.0, 50, 1.0, 0.3)
+    first = rows.hessian(Partition(X, y), *arguments)
+    rows.evaluate(partition, problems[0], 0.0, v)
+    np.testing.assert_array_equal(rows.hessian(partition, *arguments)[0], first[0])
+    rows.evaluate(partition, problems[0], 0.0, w)
+    np.testing.assert_array_equal(rows.hessian(partition, *arguments)[0], first[0])
+    again = pickle.loads(pickle.dumps(partition))
+    assert again._last_task is None
+    assert again._last_curvatures is None
+    np.testing.assert_array_equal(rows.hessian(again, *arguments)[0], first[0])
+
+
+@pytest.mark.parametrize("backend", ["threading", "loky"])
+def test_the_backends_of_joblib(backend, imbalanced):
+    X, y = imbalanced
+    partitions = cut(X, y)
+    with Parallel(n_jobs=2, backend=backend) as parallel:
+
+        def run(function, *arguments):
+            return parallel(delayed(function)(p, *arguments) for p in partitions)
+
+        model = fit_partitions(AWSGDClassifier(random_state=0), run)
+    plain = fit_partitions(AWSGDClassifier(random_state=0), runner(partitions))
+    np.testing.assert_array_equal(model.coef_, plain.coef_)
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"X": np.nan}, "Partition 1: Input X contains NaN"),
+        ({"y": np.nan}, "Partition 1: Input y contains NaN"),
+        ({"sample_weight": -1.0}, "Partition 1: sample_weight has a negative value"),
+        ({"sample_weight": np.inf}, "Partition 1: Input sample_weight contains inf"),
+    ],
+)
+def test_errors_name_the_partition(wrong, text, imbalanced):
+    X, y = imbalanced
+    parts = {"X": X, "y": y.astype(float), "sample_weight": np.ones(len(y))}
+    for name, value in wrong.items():
+        parts[name] = parts[name].copy()
+        parts[name][7] = value
+    with pytest.raises(ValueError, match=text):
+        Partition(**parts, number=1)
+    with pytest.raises(ValueError, match="Partition 3: Found input variables with"):
+        Partition(X, y[1:], number=3)
+
+
+def test_errors_of_all_partitions(imbalanced):
+    X, y = imbalanced
+    model = AWSGDClassifier()
+    for partitions, text in [
+        ([Partition(X[:0], y[:0])], "Found array with 0 sample"),
+        (cut(X, np.zeros(400)), "number of classes with positive weight"),
+        (cut(X, X[:, 0]), "Partition 0: Unknown label type: continuous"),
+        (cut(X, y, np.zeros(400)), "sample_weight is zero for every sample"),
+        (
+            [*cut(X, y), Partition(X[:, :3], y, number=4)],
+            "Partition 4 has n_features=3",
+        ),
+        (
+            [*cut(X, y), Partition(sparse.csr_array(X), y, number=4)],
+            "Partition 4 has is_sparse=True",
+        ),
+    ]:
+        with pytest.raises(ValueError, match=text):
+            fit_partitions(model, runner(partitions))
+        assert not hasattr(model, "coef_")
+        assert not hasattr(model, "classes_")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"early_stopping": True},
+        {"average": True},
+        {"average": 10},
+        {"count_draws": True},
+        {"shuffle": False},
+        {"learning_rate": "adagrad"},
+    ],
+)
+def test_settings_that_need_all_rows_in_one_place(setting, imbalanced):
+    ((name, value),) = setting.items()
+    with pytest.raises(ValueError, match=f"{name}={value!r} needs all rows"):
+        fit_partitions(AWSGDClassifier(**setting), runner(cut(*imbalanced)))
