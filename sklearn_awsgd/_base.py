@@ -3,6 +3,7 @@
 from functools import cache
 from importlib.metadata import PackageNotFoundError, metadata
 
+from sklearn_awsgd._callbacks import CallbackSupportMixin
 from sklearn_awsgd._persistence import reduce_with_format
 
 
@@ -21,7 +22,7 @@ def documentation_url():
     return named.get("Documentation", "").rstrip("/")
 
 
-class EstimatorMixin:
+class EstimatorMixin(CallbackSupportMixin):
     """What all estimators of the package share.
 
     A subclass names its page of the documentation in `_doc_page`; there is a link to it

@@ -182,6 +182,32 @@ def check_weights(sample_weight, n_samples):
     return None if (weight == weight[0]).all() else weight
 
 
+def check_costs(access_cost, n_samples, name="access_cost"):
+    """Return what each row costs as a float64 vector, or None when nothing is given.
+
+    Raises
+    ------
+    ValueError
+        When costs are not positive, not finite or of the wrong length.
+    """
+    if access_cost is None:
+        return None
+    costs = check_array(
+        access_cost, ensure_2d=False, dtype=np.float64, order="C", input_name=name
+    )
+    if costs.shape != (n_samples,):
+        raise ValueError(
+            f"{name} has shape {costs.shape}, expected {(n_samples,)}: give what each "
+            "row costs to fetch."
+        )
+    if costs.min() <= 0:
+        raise ValueError(
+            f"{name} has the value {costs.min()}; costs have to be positive: give a "
+            "row that is at hand a small one, such as 1e-7 seconds."
+        )
+    return costs
+
+
 def check_strata(strata):
     """Refuse the name of a column, which looks like a sequence."""
     if isinstance(strata, str):
@@ -210,6 +236,18 @@ def unchanged_on_failure(estimator):
         vars(estimator).clear()
         vars(estimator).update(before)
         raise
+
+
+def is_source(X):
+    """Return whether X is a row source, and not an array of whatever library."""
+    return (
+        callable(getattr(X, "take", None))
+        and hasattr(X, "shape")
+        and hasattr(X, "dtype")
+        and not hasattr(X, "__array__")
+        and not hasattr(X, "__dataframe__")
+        and not sparse.issparse(X)
+    )
 
 
 def validate_data(estimator, X="no_validation", y="no_validation", **options):

@@ -4,7 +4,14 @@ import warnings
 
 import numpy as np
 import pytest
-from helpers import SMOOTH_LOSSES, linear_state, minimum, run_draws, stream
+from helpers import (
+    SMOOTH_LOSSES,
+    linear_objective,
+    linear_state,
+    minimum,
+    run_draws,
+    stream,
+)
 from scipy import sparse
 from scipy.optimize import brentq
 from sklearn.datasets import make_classification
@@ -16,7 +23,6 @@ from sklearn_awsgd._kernels._samplers import ShuffledPasses
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
 from sklearn_awsgd._kernels import _dual
 from sklearn_awsgd._linear.curvature import MOST_PARAMETERS
-from sklearn_awsgd._linear.objectives import LinearObjective
 from sklearn_awsgd._linear.phases.dual import LARGEST_RATIO, DualStop, curvature_ratio
 from sklearn_awsgd._spaces import RowSpace
 
@@ -66,7 +72,7 @@ class Setup:
         )
 
     def objective(self):
-        return LinearObjective(
+        return linear_objective(
             self.X, self.loss, self.y, self.mass, self.norms2, ALPHA, self.fit_intercept
         )
 

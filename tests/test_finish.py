@@ -4,17 +4,19 @@ import warnings
 
 import numpy as np
 import pytest
-from helpers import SMOOTH_LOSSES, minimum
+from helpers import SMOOTH_LOSSES, linear_objective, minimum
 from scipy import sparse
 from sklearn.datasets import make_classification
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, Ridge
 
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
+from sklearn_awsgd._linear.blocks import Blocks
 from sklearn_awsgd._linear.curvature import InverseCurvature
 from sklearn_awsgd._linear.objectives import LinearObjective, best_constant
 from sklearn_awsgd._linear.phases.descent import CHEAP, descend
 from sklearn_awsgd._linear.phases.newton import NewtonDirection
+from sklearn_awsgd._linear.sums import LinearSums
 from sklearn_awsgd._solver.records import Budget
 
 PENALTIES = ["l2", None, "l1", "elasticnet"]
@@ -167,7 +169,7 @@ def test_the_duality_gap_is_a_bound_far_from_the_optimum(seed, rng):
             lowest = minimum(
                 X, y, compiled, np.full(len(y), 1 / len(y)), 0, 0.01, fit_intercept
             )
-            F = LinearObjective(
+            F = linear_objective(
                 X, compiled, y, None, (X**2).sum(axis=1), 0.01, fit_intercept
             )
             for size in (0.0, 0.01, 0.1, 1.0, 10.0):
@@ -449,7 +451,8 @@ def test_steps_tell_how_wrong_the_estimate_is(factor, tol, rng, monkeypatch):
     X = rng.standard_normal((2000, 15))
     y = np.where(X[:, 0] + rng.logistic(size=2000) > 2, 1.0, -1.0)
     loss = SMOOTH_LOSSES["log_loss"](None)
-    F = WrongCurvature(X, loss, y, None, (X**2).sum(axis=1), 1e-2, True)
+    sums = LinearSums(Blocks(X), loss, y, None, (X**2).sum(axis=1))
+    F = WrongCurvature(sums, 1e-2, True)
     F.factor = factor
     assert F.newton_flops() > CHEAP
     direction = NewtonDirection(F, tol, rng)

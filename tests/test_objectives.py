@@ -4,18 +4,15 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from helpers import SMOOTH_LOSSES
+from helpers import SMOOTH_LOSSES, linear_objective
 from scipy import sparse
 from scipy.optimize import minimize_scalar
 
 from sklearn_awsgd import AWSGDClassifier
 from sklearn_awsgd._linear.curvature import InverseCurvature, systematic_sample
-from sklearn_awsgd._linear.objectives import (
-    MANY_COLUMNS,
-    LinearObjective,
-    best_constant,
-)
+from sklearn_awsgd._linear.objectives import best_constant
 from sklearn_awsgd._linear.softmax_objective import SoftmaxObjective
+from sklearn_awsgd._linear.sums import MANY_COLUMNS
 
 each_layout = pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
 
@@ -47,7 +44,7 @@ def test_gradient_and_hessian_of_linear_objective(
     y = np.where(rng.random(40) < 0.4, 1.0, -1.0)
     mass = random_mass(rng) if weighted else None
     compiled = SMOOTH_LOSSES[loss](AWSGDClassifier(epsilon=0.7))
-    F = LinearObjective(X, compiled, y, mass, norms2, 0.1, fit_intercept)
+    F = linear_objective(X, compiled, y, mass, norms2, 0.1, fit_intercept)
     v = rng.standard_normal(4)
     v[-1] *= fit_intercept
     point = F(v)
@@ -157,7 +154,7 @@ def test_sampled_hessian_is_unbiased_by_enumeration(rng):
     X, norms2 = rows(rng)
     y = np.where(rng.random(40) < 0.4, 1.0, -1.0)
     loss = SMOOTH_LOSSES["log_loss"](None)
-    F = LinearObjective(X, loss, y, None, norms2, 0.1, True)
+    F = linear_objective(X, loss, y, None, norms2, 0.1, True)
     point = F(rng.standard_normal(4))
     full, _ = F.hessian(point, 40, rng, 0.0)
     size = point.curvatures / 40 * (norms2 + 1)
@@ -177,7 +174,7 @@ def test_sampled_hessian_of_many_columns(scale, rng):
     norms2 = (X**2).sum(axis=1)
     y = np.where(rng.random(500) < 0.4, 1.0, -1.0)
     loss = SMOOTH_LOSSES["log_loss"](None)
-    F = LinearObjective(X, loss, y, None, norms2, 0.1, True)
+    F = linear_objective(X, loss, y, None, norms2, 0.1, True)
     point = F(np.zeros(MANY_COLUMNS + 1))
     hessian, _ = F.hessian(point, 300, FixedUniform(0.5), 0.0)
     size = point.curvatures / 500 * (norms2 + 1)

@@ -1,6 +1,7 @@
 """AWSGDPolicyGradient: what users see of it."""
 
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -263,7 +264,7 @@ def test_verbose(capsys):
     AWSGDPolicyGradient(n_episodes=3, verbose=1, random_state=0).fit(corridor())
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3
-    assert lines[0].startswith("episode 1: return ")
+    assert re.match(r"episode 1, \d+\.\d\d s: return ", lines[0])
 
 
 @pytest.mark.parametrize(

@@ -190,7 +190,8 @@ def test_a_grid_search_over_the_sampler(linear, seed):
 def test_the_sampler_is_not_mutated(linear, seed):
     sampler = LevelSampler(mixing=0.2)
     reg = regressor(seed, sampler=sampler).fit(*linear)
-    assert vars(sampler) == {"mixing": 0.2, "forgetting": 0.01}
+    expected = {"mixing": 0.2, "forgetting": 0.01, "time_aware": False}
+    assert vars(sampler) == expected
     assert reg.sampler_ is not sampler
     assert reg.sampler_.probabilities_.shape == (1, 32)
 

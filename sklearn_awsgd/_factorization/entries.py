@@ -7,8 +7,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_array
 
-from sklearn_awsgd._spaces import EntrySpace
-from sklearn_awsgd._validation import check_sparse
+from sklearn_awsgd._spaces import EntryCosts, EntrySpace
+from sklearn_awsgd._validation import check_costs, check_sparse
 
 # Ranges of the entries for which the losses are losses.
 RANGES = {"log_loss": (0, 1), "poisson": (0, np.inf)}
@@ -43,6 +43,7 @@ class EntryData:
     weights: object
     kind: str
     unstored_weight: float = 1.0
+    costs: EntryCosts | None = None  # what it costs to fetch each entry
     _stored: tuple | None = None
 
     @property
@@ -51,6 +52,13 @@ class EntryData:
         if self.kind != "missing":
             return self.X.shape[0] * self.X.shape[1]
         return self.X.nnz if self.observed is None else int(self.observed.sum())
+
+    @property
+    def pass_cost(self):
+        """What all entries cost; NaN where that is not known."""
+        if self.costs is None:
+            return np.nan
+        return self.n_entries * self.costs.mean(self.space())
 
     def take(self, rows):
         """Return the entries of some rows."""
@@ -83,13 +91,13 @@ class EntryData:
     def space(self):
         """Return where the entries are, as samplers see them."""
         if self.kind == "dense":
-            return EntrySpace(self.X.shape)
+            return EntrySpace(self.X.shape, costs=self.costs)
         if sparse.issparse(self.X):
             start, columns = self.X.indptr, self.X.indices
         else:
             start = np.concatenate([[0], np.cumsum(self.observed.sum(axis=1))])
             columns = np.nonzero(self.observed)[1]
-        return EntrySpace(self.X.shape, self.kind, start, columns)
+        return EntrySpace(self.X.shape, self.kind, start, columns, costs=self.costs)
 
     def mean(self, function):
         """Return the weighted mean of a function of the entries."""
@@ -247,6 +255,50 @@ def _check_entry_weight(entry_weight, X):
         raise ValueError("X is dense and entry_weight is sparse; give both dense.")
     rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
     return sparse.csr_array((weights[rows, X.indices], X.indices, X.indptr), X.shape)
+
+
+def check_entry_costs(access_cost, data):
+    """Return the costs of the entries of `EntryData` as EntryCosts, or None.
+
+    They are given for each row, as a pair for rows and columns, or for each entry.
+    """
+    if access_cost is None:
+        return None
+    n_rows, n_columns = data.X.shape
+    name = "access_cost"
+    if isinstance(access_cost, tuple) and len(access_cost) == 2:
+        rows, columns = access_cost
+        rows = check_costs(rows, n_rows, f"{name}[0]")
+        return EntryCosts(rows, check_costs(columns, n_columns, f"{name}[1]"))
+    if np.ndim(access_cost) == 1 and not sparse.issparse(access_cost):
+        return EntryCosts(check_costs(access_cost, n_rows), np.zeros(n_columns))
+    cells = check_array(
+        check_sparse(access_cost, name),
+        accept_sparse="csr",
+        dtype=np.float64,
+        order="C",
+        input_name=name,
+    )
+    if cells.shape != data.X.shape:
+        raise ValueError(
+            f"{name} has shape {cells.shape}, X has {data.X.shape}; give what each row "
+            "costs, a pair (rows, columns), or what each entry costs."
+        )
+    if not sparse.issparse(cells):
+        check_costs(cells.ravel(), cells.size)
+        return EntryCosts(cells=cells)
+    cells.sum_duplicates()
+    same = sparse.issparse(data.X) and data.kind == "missing"
+    if not (
+        same
+        and np.array_equal(cells.indptr, data.X.indptr)
+        and np.array_equal(cells.indices, data.X.indices)
+    ):
+        raise ValueError(
+            f"{name} is sparse, which needs a sparse X with unstored='missing' that "
+            "stores the same entries; give a dense array, or what each row costs."
+        )
+    return EntryCosts(entries=check_costs(cells.data, len(cells.data)))
 
 
 def matrix_from_entries(rows, columns, values, *, shape=None):

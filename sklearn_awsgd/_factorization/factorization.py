@@ -3,18 +3,23 @@
 import copy
 import numbers
 import warnings
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from scipy.special import logit
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from sklearn_awsgd._callbacks import NoTask, told_fit, with_callbacks
+from sklearn_awsgd._factorization.entries import check_entry_costs
 from sklearn_awsgd._factorization.finish import SAMPLING_PASSES, solve_alternately
 from sklearn_awsgd._factorization.model import FactorizationModel
 from sklearn_awsgd._factorization.row_solver import LOSSES, make_loss
 from sklearn_awsgd._factorization.training import padded, run_passes
 from sklearn_awsgd._kernels._factorization import FactorizationProblem
 from sklearn_awsgd._kernels.settings import Biases, EntryRate, StoredValues
+from sklearn_awsgd._solver.progress import Progress
 from sklearn_awsgd._solver.records import Budget, Log
 from sklearn_awsgd._solver.runs import Diverged
 from sklearn_awsgd._solver.stopping import StopRule
@@ -75,7 +80,8 @@ class AWSGDMatrixFactorization(FactorizationModel):
         - "row_column": :class:`~sklearn_awsgd.samplers.RowColumnSampler`.
         - "auto": ``fit`` tries "row_column" for a part of a pass, keeps it when its
           variance gain is above 3, and begins anew with "uniform" otherwise;
-          ``partial_fit`` takes "row_column".
+          ``partial_fit`` takes "row_column". Where `access_cost` is given it is
+          time-aware, and the gain is that for each second.
     batch_size : int, default=1
         Draws that share one state of the sampler. Steps are sequential inside it.
     step : {"proximal", "gradient"}, default="proximal"
@@ -99,14 +105,15 @@ class AWSGDMatrixFactorization(FactorizationModel):
         Largest number of passes. A pass has as many draws as there are observed
         entries, or twice the number of stored ones where zeros are not stored. Solving
         for all rows or all columns counts as one.
-    tol : float >= 0 or None, default=0.003
-        ``fit`` stops when `n_iter_no_change` passes in a row have not lowered the
-        objective by more than this fraction, or when solving for all columns and rows
-        has not. None runs `max_iter` passes of draws.
+    tol : float >= 0 or None, default=0.002
+        ``fit`` stops when `n_iter_no_change` passes in a row have together not lowered
+        the objective by more than this fraction, or when solving for all columns and
+        rows has not. None runs `max_iter` passes of draws.
     n_iter_no_change : int, default=3
         Number of passes without progress to stop after.
     verbose : int, default=0
-        Whether to print a line for each pass.
+        Whether to print a line for each pass: its number, seconds, the objective and
+        the fall that `tol` asks for; and what the trial of ``sampler="auto"`` gave.
     random_state : int, RandomState instance or None, default=None
         Seed of the first factors and of the draws.
 
@@ -128,7 +135,8 @@ class AWSGDMatrixFactorization(FactorizationModel):
         that of perfect predictions, at the row factors that training ended with; those
         of ``transform`` are a little better.
     history_ : dict of ndarray
-        Objective, variance gain and effective sample size over time.
+        Objective, variance gain, effective sample size and, where costs are given,
+        simulated seconds over time.
     sampling_history_ : dict of ndarray
         Column probabilities over time, in the long format.
     variance_gain_ : float
@@ -143,7 +151,7 @@ class AWSGDMatrixFactorization(FactorizationModel):
         1 + number of draws of all calls.
     n_features_in_ : int
         Number of columns of X.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the columns, when X has string names.
 
     See Also
@@ -216,7 +224,7 @@ class AWSGDMatrixFactorization(FactorizationModel):
         learning_rate="auto",
         eta0=None,
         max_iter=100,
-        tol=0.003,
+        tol=0.002,
         n_iter_no_change=3,
         verbose=0,
         random_state=None,
@@ -239,7 +247,7 @@ class AWSGDMatrixFactorization(FactorizationModel):
         self.verbose = verbose
         self.random_state = random_state
 
-    def fit(self, X, y=None, entry_weight=None):
+    def fit(self, X, y=None, entry_weight=None, access_cost=None):
         """Fit the model from scratch.
 
         Parameters
@@ -251,6 +259,11 @@ class AWSGDMatrixFactorization(FactorizationModel):
         entry_weight : array-like or sparse matrix of the shape of X, default=None
             Weights of the entries: 2 is the entry twice, 0 is the entry missing. For a
             sparse X a weight for each stored entry; zeros that are not stored weigh 1.
+        access_cost : array-like or tuple of two, default=None
+            What it costs to fetch an entry, in seconds: one number for each row, a pair
+            of such arrays for rows and columns, which add, or one number for each
+            entry. A sampler with ``time_aware=True`` learns the variance for each
+            second; ``history_`` has their sum, as "simulated_seconds".
 
         Returns
         -------
@@ -262,11 +275,12 @@ class AWSGDMatrixFactorization(FactorizationModel):
             data = self._check_X(
                 X, reset=True, entry_weight=entry_weight, to_train=True
             )
+            data.costs = check_entry_costs(access_cost, data)
             self._begin(data)
-            self._train(data, self._random_factors(data.X.shape[0]), self.max_iter)
+            self._train_told(data, X)
         return self
 
-    def partial_fit(self, X, y=None, entry_weight=None):
+    def partial_fit(self, X, y=None, entry_weight=None, access_cost=None):
         """Make one pass over a chunk of a stream of rows.
 
         The factors of the columns and what the sampler knows of them are kept, and the
@@ -280,6 +294,8 @@ class AWSGDMatrixFactorization(FactorizationModel):
             Ignored.
         entry_weight : array-like or sparse matrix of the shape of X, default=None
             Weights of the entries.
+        access_cost : array-like or tuple of two, default=None
+            What it costs to fetch an entry, as for ``fit``.
 
         Returns
         -------
@@ -292,6 +308,7 @@ class AWSGDMatrixFactorization(FactorizationModel):
             data = self._check_X(
                 X, reset=first, entry_weight=entry_weight, to_train=True
             )
+            data.costs = check_entry_costs(access_cost, data)
             if first:
                 self._begin(data)
                 factors = self._random_factors(data.X.shape[0])
@@ -312,10 +329,10 @@ class AWSGDMatrixFactorization(FactorizationModel):
             )
         self._make_sampler()
 
-    def _make_sampler(self):
+    def _make_sampler(self, time_aware=False):
         """Return a copy of the sampler that the parameter stands for."""
         named = {
-            "auto": RowColumnSampler(),
+            "auto": RowColumnSampler(time_aware=time_aware),
             "row_column": RowColumnSampler(),
             "uniform": UniformSampler(),
         }
@@ -327,7 +344,7 @@ class AWSGDMatrixFactorization(FactorizationModel):
         seed = self._random_state.randint(np.iinfo(np.int32).max)
         self._generator = np.random.PCG64(seed)
         self._history = Log()
-        self.sampler_ = self._make_sampler()
+        self.sampler_ = self._make_sampler(time_aware=data.costs is not None)
         mean = data.mean(lambda values: values)
         # Sizes of z and of the second derivative of the loss: rate and ridge are
         # relative to them, so that the units of X do not matter.
@@ -373,11 +390,21 @@ class AWSGDMatrixFactorization(FactorizationModel):
             factors[:, 0] = sign * np.sqrt(abs(self._level))
         return factors
 
-    def _train(self, data, row_factors, max_iter):
+    @with_callbacks
+    def _train_told(self, data, X):
+        """Train, and tell callbacks of it, with what was given to fit."""
+        with told_fit(self, X, max_subtasks=self.max_iter) as fit_task:
+            factors = self._random_factors(data.X.shape[0])
+            self._train(data, factors, self.max_iter, fit_task)
+
+    def _train(self, data, row_factors, max_iter, fit_task=None):
         """Train on the rows of `data` and assign the fitted attributes.
 
-        `max_iter` is None for a chunk of a stream.
+        `max_iter` is None for a chunk of a stream; `fit_task` is for callbacks.
         """
+        streaming = max_iter is None
+        self._pass_length = None if streaming else self._draws_of_pass(data)
+        budget = Budget(1, None) if streaming else Budget(max_iter, self.tol)
         k = self._n_factors
         rows = {
             "rows": padded(row_factors[:, :k]),
@@ -385,53 +412,81 @@ class AWSGDMatrixFactorization(FactorizationModel):
         }
         if row_factors.shape[1] > k:
             rows["row_bias"][:] = row_factors[:, k]
+        if getattr(self.sampler_, "time_aware", False) and data.costs is None:
+            warnings.warn(
+                f"sampler={self.sampler!r} is time-aware, but all entries cost the "
+                "same: access_cost is not given; give access_cost.",
+                UserWarning,
+                stacklevel=3,
+            )
         problem = self._make_problem(data, rows | self._columns)
-        log = Log(verbose=self.verbose)
-        finishing = max_iter is not None and self._can_finish(data)
-        n_passes = min(max_iter, SAMPLING_PASSES) if finishing else max_iter
-        outcome = self._run(problem, data, n_passes, log)
+        log = Log(
+            progress=Progress(
+                "",
+                self.verbose,
+                target="least fall",
+                tol=budget.tol,
+                task=NoTask() if fit_task is None else fit_task,
+                attributes=partial(self._column_attributes, data.X.dtype),
+                stopped=budget.stopped,
+            ),
+            pass_cost=data.pass_cost,
+        )
+        finishing = not streaming and self._can_finish(data)
+        first = budget
+        if finishing:
+            first = replace(budget, max_passes=min(max_iter, SAMPLING_PASSES))
+        outcome = self._run(problem, data, first, log, streaming)
         if finishing and not outcome.converged:
             n_solved, outcome.converged = solve_alternately(
                 data.X,
                 rows,
                 self._columns,
                 (self.global_bias_, self._gain, self._ridge),
-                tol=self.tol,
-                max_iter=max_iter - n_passes,
-                log=log,
+                budget.after(outcome.n_iter),
+                log,
+                self._pass_length,
             )
             self.n_iter_ += n_solved
         self._history.extend([log])
-        if max_iter is not None and self.tol is not None and not outcome.converged:
+        missed = budget.tol is not None and not outcome.converged
+        if missed and not budget.stopped.is_set():
             warnings.warn(
                 f"The objective was still falling after max_iter={max_iter} passes; "
                 "raise max_iter or tol.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=5,
             )
         self.variance_gain_ = outcome.variance_gain
         self.effective_sample_size_ = outcome.effective_sample_size
         self.t_ = 1.0 + self._columns["clock"][0]
-        dtype = data.X.dtype
-        components = self._columns["columns"][:, :k].T
         row_factors = rows["rows"][:, :k]
         if self.fit_bias:
-            constant = np.full((1, components.shape[1]), self._gain)
-            components = np.vstack([components, constant])
             row_factors = np.column_stack([row_factors, rows["row_bias"]])
-        self.components_ = components.astype(dtype)
-        self.column_bias_ = (self._gain * self._columns["column_bias"]).astype(dtype)
+        vars(self).update(self._column_attributes(data.X.dtype))
         self.reconstruction_err_ = self._mean_loss(data, row_factors)
         if not np.isfinite(self.reconstruction_err_):
             raise ValueError(self._overflow_message())
 
-    def _run(self, problem, data, max_iter, log):
+    def _column_attributes(self, dtype, columns=None):
+        """Return the attributes of the columns, from factors with their bias last."""
+        bias, k = self._columns["column_bias"], self._n_factors
+        if columns is None:
+            columns = self._columns["columns"]
+        else:
+            bias = columns[:, -1]
+        components = columns[:, :k].T
+        if self.fit_bias:
+            constant = np.full((1, components.shape[1]), self._gain)
+            components = np.vstack([components, constant])
+        return {
+            "components_": components.astype(dtype),
+            "column_bias_": (self._gain * bias).astype(dtype),
+        }
+
+    def _run(self, problem, data, budget, log, streaming):
         """Run the passes; return their outcome."""
-        pass_length = data.n_entries
-        if data.kind == "zeros":
-            n_parameters = sum(data.X.shape) * self.n_components
-            pass_length = min(pass_length, max(2 * data.X.nnz, n_parameters))
-        streaming = max_iter is None
+        trying = self.sampler == "auto" and not streaming and budget.max_passes > 1
         try:
             outcome, opened = run_passes(
                 problem,
@@ -439,13 +494,11 @@ class AWSGDMatrixFactorization(FactorizationModel):
                 self.sampler_,
                 self._generator,
                 log,
-                trying=self.sampler == "auto" and not streaming and max_iter > 1,
-                pass_length=pass_length,
-                budget=Budget(1 if streaming else max_iter),
+                trying=trying,
+                pass_length=self._draws_of_pass(data),
+                budget=budget,
                 batch_size=self.batch_size,
-                should_stop=StopRule(
-                    None if streaming else self.tol, self.n_iter_no_change
-                ),
+                should_stop=StopRule(budget.tol, self.n_iter_no_change, together=True),
             )
         except Diverged as error:
             raise ValueError(self._overflow_message()) from error
@@ -453,6 +506,13 @@ class AWSGDMatrixFactorization(FactorizationModel):
         self.row_probabilities_ = opened.row_probabilities()
         self.column_probabilities_ = opened.column_probabilities()
         return outcome
+
+    def _draws_of_pass(self, data):
+        """Return the number of draws of a pass."""
+        if data.kind != "zeros":
+            return data.n_entries
+        n_parameters = sum(data.X.shape) * self.n_components
+        return min(data.n_entries, max(2 * data.X.nnz, n_parameters))
 
     def _can_finish(self, data):
         """Return whether exact solutions of all rows cost less than a pass."""

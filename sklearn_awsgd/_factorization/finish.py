@@ -83,7 +83,7 @@ class AlternatingSolver:
         return error / (2 * n * m) + self.ridge / 2 * ridge
 
 
-def solve_alternately(X, rows, columns, scales, *, tol, max_iter, log):
+def solve_alternately(X, rows, columns, scales, budget, log, pass_length):
     """Solve for rows and columns in turn, until a round has no longer much effect.
 
     Parameters
@@ -95,12 +95,13 @@ def solve_alternately(X, rows, columns, scales, *, tol, max_iter, log):
         behind the factors stay as they are.
     scales : tuple of three float
         Global bias, gain of the biases and ridge.
-    tol : float
-        The least fraction by which a round lowers the objective.
-    max_iter : int
-        Largest number of solutions, of either side. Rows come last.
+    budget : Budget
+        The largest number of solutions, of either side (rows come last), and the least
+        fraction by which a round lowers the objective.
     log : Log
         Added to.
+    pass_length : int
+        Draws that a solution counts as.
 
     Returns
     -------
@@ -109,7 +110,7 @@ def solve_alternately(X, rows, columns, scales, *, tol, max_iter, log):
     converged : bool
         Whether the last round lowered the objective by less than `tol`.
     """
-    if max_iter < 1:
+    if budget.is_spent(0):
         return 0, False
     n_draws = log.records[-1].draws
     solver = AlternatingSolver(
@@ -120,14 +121,19 @@ def solve_alternately(X, rows, columns, scales, *, tol, max_iter, log):
     )
     solver.solve_rows()
     n_iter, converged, last = 1, False, solver.objective()
-    log.add_exact(n_draws, last)
-    while not converged and n_iter + 2 <= max_iter:
+    log.add_exact(n_draws + pass_length, last, parameters=lambda: solver.columns)
+    while not converged and not budget.is_spent(n_iter + 1):
         solver.solve_columns()
         solver.solve_rows()
         n_iter += 2
         objective = solver.objective()
-        log.add_exact(n_draws, objective)
-        converged = last - objective <= tol * abs(last)
+        log.add_exact(
+            n_draws + n_iter * pass_length,
+            objective,
+            parameters=lambda: solver.columns,
+            n_passes=2,
+        )
+        converged = last - objective <= budget.tol * abs(last)
         last = objective
     rows["rows"][:], rows["row_bias"][:] = solver.rows[:, :-1], solver.rows[:, -1]
     columns["columns"][:] = solver.columns[:, :-1]

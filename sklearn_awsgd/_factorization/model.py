@@ -22,7 +22,7 @@ from sklearn_awsgd._factorization.row_solver import (
     row_blocks,
     solve_rows,
 )
-from sklearn_awsgd._validation import check_number, validate_data
+from sklearn_awsgd._validation import check_number, is_source, validate_data
 
 # The prediction of an entry is the link of z.
 LINKS = {"log_loss": expit, "poisson": lambda z: np.exp(np.minimum(z, LARGEST_Z))}
@@ -78,6 +78,11 @@ class FactorizationModel(
 
     def _check_X(self, X, *, reset=False, entry_weight=None, to_train=False):
         """Return X as `EntryData`."""
+        if is_source(X):
+            raise TypeError(
+                "X is a row source, which the factorization does not read by itself: "
+                "fetch rows in chunks, X.take(indices), and give each to partial_fit."
+            )
         X = validate_data(
             self,
             X,
@@ -148,7 +153,7 @@ class FactorizationModel(
         Returns
         -------
         factors : ndarray of shape (n_samples, n_factors)
-            n_factors is `n_components`, and one more, the bias of the row, with
+            Factors: `n_components` of them, and one more, the bias of the row, with
             ``fit_bias=True``.
         """
         check_is_fitted(self)

@@ -61,29 +61,38 @@ def run_passes(problem, data, sampler, generator, log, *, trying, **settings):
         What drew.
     """
     space = data.space()
+    if space.costs is not None:
+        settings["costs"] = space.costs.kernel
     sampler.prepare(space, n_problems=1, n_groups=1, strata=None)
     opened = sampler.open(space, None, 0, generator)
     if trying:
-        pays = _learning_pays(problem, opened, data, log, settings)
+        gain = _try_learning(problem, opened, space, log, settings)
+        pays = gain >= SHUFFLED_GAIN
         sampler.keep(0, opened)
+        if log.progress is not None and log.progress.verbose:
+            choice = "learned draws" if pays else "shuffled passes, from the start"
+            log.progress.say(
+                "trial of learned draws", f"variance gain {gain:.3g}", choice
+            )
         if not pays:
             sampler = UniformSampler()
             opened = sampler.open(space, None, 0, generator)
-    passes = Log(log.problem, log.scale, log.verbose)
+    passes = Log(log.problem, log.scale, log.progress, log.pass_cost)
     outcome = solve(problem, opened, log=passes, **settings)
     log.extend([passes])
     sampler.keep(0, opened)
     return outcome, opened
 
 
-def _learning_pays(problem, opened, data, log, settings):
-    """Try the learned sampler; return whether it gains more than shuffled passes.
+def _try_learning(problem, opened, space, log, settings):
+    """Try the learned sampler; return its variance gain, for each second with costs.
 
-    When it does not, the factors are as they were before.
+    When shuffled passes gain more, the factors are as they were before.
     """
     before = {name: array.copy() for name, array in problem.state.items()}
     whole = settings["pass_length"]
-    n_draws = min(whole, max(int(TRIAL_SHARE * whole), TRIAL_DRAWS * sum(data.X.shape)))
+    n_draws = min(whole, max(int(TRIAL_SHARE * whole), TRIAL_DRAWS * sum(space.shape)))
+    trial = Log(log.problem, log.scale, pass_cost=log.pass_cost)
     # The gain of the second half counts: the first has had little to learn from.
     outcome = solve(
         problem,
@@ -91,10 +100,14 @@ def _learning_pays(problem, opened, data, log, settings):
         pass_length=-(-n_draws // 2),
         budget=Budget(max_passes=2),
         batch_size=settings["batch_size"],
-        log=log,
+        log=trial,
+        costs=settings.get("costs"),
     )
-    if outcome.variance_gain >= SHUFFLED_GAIN:
-        return True
-    for name, array in problem.state.items():
-        array[:] = before[name]
-    return False
+    log.extend([trial])
+    gain = outcome.variance_gain
+    if space.costs is not None:
+        gain *= space.costs.mean(space) / outcome.mean_cost
+    if gain < SHUFFLED_GAIN:
+        for name, array in problem.state.items():
+            array[:] = before[name]
+    return gain

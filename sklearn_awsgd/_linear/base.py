@@ -8,7 +8,7 @@ from functools import partial
 from time import perf_counter
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 from scipy import sparse
 from sklearn.base import BaseEstimator, is_regressor
 from sklearn.exceptions import ConvergenceWarning
@@ -18,10 +18,12 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_awsgd._base import EstimatorMixin
+from sklearn_awsgd._callbacks import told_fit, with_callbacks
 from sklearn_awsgd._kernels import _losses
 from sklearn_awsgd._kernels.settings import Penalty
 from sklearn_awsgd._linear import data as _data
 from sklearn_awsgd._linear import steps as _steps
+from sklearn_awsgd._linear.fetching import SourceBlocks, SourceRows, pilot_costs
 from sklearn_awsgd._linear.limits import (
     ignored_settings,
     limit_warning,
@@ -37,6 +39,7 @@ from sklearn_awsgd._linear.streaming import (
 from sklearn_awsgd._linear.streams.seed import seed_of
 from sklearn_awsgd._linear.tasks import make_task
 from sklearn_awsgd._linear.train import Rules, train
+from sklearn_awsgd._linear.watch import Watch
 from sklearn_awsgd._solver.records import Budget, Log
 from sklearn_awsgd._solver.runs import Diverged
 from sklearn_awsgd._spaces import RowSpace
@@ -44,9 +47,11 @@ from sklearn_awsgd._validation import (
     Integer,
     Options,
     Real,
+    check_costs,
     check_option,
     check_parameters,
     check_weights,
+    is_source,
     mean_weight,
     unchanged_on_failure,
     validate_data,
@@ -123,6 +128,10 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
         """Return what to call a group of the rows of a problem."""
         return "all"
 
+    def _problem_name(self, problem):
+        """Return what to call a problem; "" if there is only one."""
+        return ""
+
     def _scored_target(self, model, y, problem):
         """Return the targets that a problem is scored on, and prepare the model."""
         return y
@@ -138,13 +147,15 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
         X_val=None,
         y_val=None,
         sample_weight_val=None,
+        access_cost=None,
     ):
         """Fit the model from scratch, or from the last one with `warm_start`.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Training rows. C-contiguous float arrays and CSR are read where they lie.
+        X : {array-like, sparse matrix, row source} of shape (n_samples, n_features)
+            Training rows. C-contiguous float arrays and CSR are read where they lie;
+            rows of a source (:mod:`sklearn_awsgd.sources`) are fetched as needed.
         y : array-like of shape (n_samples,) or (n_samples, n_labels)
             Targets of a regressor; class labels, or indicators of several labels, of a
             classifier.
@@ -160,6 +171,10 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
             Rows and targets that decide when to stop, as `early_stopping` does.
         sample_weight_val : array-like, default=None
             Weights of the rows of `X_val`.
+        access_cost : array-like of shape (n_samples,), default=None
+            What it costs to fetch each row, in seconds or another unit. A sampler with
+            ``time_aware=True``, which "auto" then is, learns the variance for each
+            second; ``history_`` has the sum of the costs, as "simulated_seconds".
 
         Returns
         -------
@@ -168,12 +183,13 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
         """
         with unchanged_on_failure(self):
             self._check_params()
-            sampler = self._make_sampler(strata)
+            sampler = self._make_sampler(strata, time_aware=access_cost is not None)
             data = _data.check_data(
                 self, X, y, strata, reset=True, **self._target_checks
             )
             data.y = self._check_targets(data.y)
             data.sample_weight = check_weights(sample_weight, len(data.y))
+            data.costs = check_costs(access_cost, len(data.y))
             data.validation = _data.given_validation(X_val, y_val, sample_weight_val)
             if self.early_stopping and data.validation is None:
                 data = _data.hold_out(
@@ -190,12 +206,19 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
             self._start(data, targets)
             self._stream_weights = self._stream_weights.weigh(data, sample_weight)
             self._start_from(coef_init, intercept_init)
-            self._train(data, targets)
+            tasks = self._train_told(data, targets, X, y, sample_weight)
+            if self._learns_exactly(data.strata):
+                self._seeds = [seed_of(task) for task in tasks]
         return self
 
-    def _partial_fit(self, X, y, sample_weight, strata, classes=None):
+    def _partial_fit(self, X, y, sample_weight, strata, access_cost, classes=None):
         """Learn a chunk of a stream."""
         started = perf_counter()
+        if is_source(X):
+            raise TypeError(
+                "X is a row source, and partial_fit learns chunks that are in memory; "
+                "give rows of it, X.take(indices), or the source to fit."
+            )
         with unchanged_on_failure(self):
             self._check_params()
             self._check_streaming()
@@ -205,6 +228,7 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
             )
             self._check_chunk(data, classes, first)
             data.sample_weight = check_weights(sample_weight, len(data.y))
+            data.costs = check_costs(access_cost, len(data.y))
             targets = self._encode(data)
             exactly = self._learns_exactly(strata)
             if first and not exactly:
@@ -303,10 +327,10 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
             )
         self._checked = values
 
-    def _make_sampler(self, strata, *, streaming=False):
+    def _make_sampler(self, strata, *, streaming=False, time_aware=False):
         """Return a copy of the setting that the parameter `sampler` stands for."""
         settings = {
-            "auto": LevelSampler(),
+            "auto": LevelSampler(time_aware=time_aware),
             "uniform": UniformSampler(),
             "label": StrataSampler(by="label"),
             "strata": StrataSampler(by="given"),
@@ -317,7 +341,7 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
         if not self.shuffle:
             settings["auto"] = settings["uniform"]
         elif strata is not None:
-            settings["auto"] = settings["strata"]
+            settings["auto"] = StrataSampler(by="given", time_aware=time_aware)
         elif streaming:
             # A row that is not used would be lost.
             settings["auto"] = settings["uniform"]
@@ -384,7 +408,7 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
             self.sampler_ = new
             self._history.sampling.clear()
 
-    def _make_tasks(self, data, targets):
+    def _make_tasks(self, data, targets, make_task):
         """Return the task of each target, on the states and streams kept here."""
         alpha = self.alpha / data.total
         l1_ratio = {"l1": 1.0, "elasticnet": self.l1_ratio, "l2": 0.0, None: 0.0}
@@ -422,7 +446,30 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
             score=score,
         )
 
-    def _train(self, data, targets, *, streaming=False):
+    @with_callbacks
+    def _train_told(self, data, targets, X, y, sample_weight, **how):
+        """Train as `_train` does, and tell callbacks of it, with what fit was given."""
+        n_problems = len(targets)
+        with told_fit(
+            self,
+            X,
+            y,
+            sample_weight,
+            max_subtasks=n_problems if n_problems > 1 else self.max_iter,
+            sequential_subtasks=n_problems == 1,
+        ) as fit_task:
+            return self._train(data, targets, fit_task, **how)
+
+    def _train(
+        self,
+        data,
+        targets,
+        fit_task=None,
+        *,
+        streaming=False,
+        make_task=make_task,
+        train=train,
+    ):
         """Train all problems and assign the fitted attributes.
 
         Parameters
@@ -431,13 +478,31 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
             Rows, weights and strata.
         targets : list of Target
             One for each problem.
+        fit_task : FitTask, default=None
+            For callbacks.
         streaming : bool, default=False
             Whether the rows are a chunk of a stream, of which nothing may be concluded
             beyond one pass of steps.
+        make_task, train : callable, optional
+            What makes a task of a target, and what trains it: others where rows are
+            elsewhere, and `data` has some of them only.
+
+        Returns
+        -------
+        tasks : list of Task
+            As they were trained.
         """
-        space = RowSpace(data.mass, data.norms2, self.shuffle)
+        self._pass_length = None if streaming else data.X.shape[0]
+        space = RowSpace(data.mass, data.norms2, self.shuffle, data.costs)
+        measured = data.is_source and data.costs is None
+        measured = measured and getattr(self.sampler_, "time_aware", False)
+        if measured:
+            data.set_places()
+            space.costs = pilot_costs(data.X, np.random.default_rng(0))
         self.sampler_.prepare(space, len(targets), targets[0].n_groups, data.strata)
-        tasks = self._make_tasks(data, targets)
+        n_jobs = effective_n_jobs(self.n_jobs)
+        data.n_threads = max(n_jobs // len(targets), 1)
+        tasks = self._make_tasks(data, targets, make_task)
         rules = self._make_rules(data, tasks, streaming)
         for text in ignored_settings(
             self,
@@ -446,7 +511,7 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
             to_optimum=rules.to_optimum,
             streaming=streaming,
         ):
-            warnings.warn(text, UserWarning, stacklevel=4)
+            warnings.warn(text, UserWarning, stacklevel=4 if streaming else 5)
         budget = Budget(self.max_iter, self.tol)
         if streaming:
             budget = Budget(1)
@@ -456,10 +521,15 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
         if self.count_draws:
             counts = np.zeros((len(tasks), data.X.shape[0]), dtype=np.uint32)
 
+        watch = Watch(self, tasks, rules, budget, fit_task)
+
         def train_one(task):
-            draws = Draws(self.sampler_, space, self.batch_size, counts[task.number])
-            log = Log(task.number, data.total, self.verbose)
-            return train(task, draws, budget, log, rules), log
+            draws = Draws(
+                self.sampler_, space, self.batch_size, counts[task.number], measured
+            )
+            with watch.problem(task) as (progress, own_budget):
+                log = Log(task.number, data.total, progress, data.pass_cost)
+                return train(task, draws, own_budget, log, rules), log
 
         try:
             results = Parallel(n_jobs=self.n_jobs, require="sharedmem")(
@@ -477,22 +547,23 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
             raise
         outcomes, logs = zip(*results, strict=True)
         self._history.extend(logs)
-        text = limit_warning(self, budget, outcomes)
+        text = limit_warning(self, budget, watch.unstopped(outcomes))
         if text:
-            warnings.warn(text, ConvergenceWarning, stacklevel=3)
+            warnings.warn(text, ConvergenceWarning, stacklevel=5)
         self.n_iter_ = max(outcome.n_iter for outcome in outcomes)
         self.variance_gain_ = np.array([o.variance_gain for o in outcomes])
         self.effective_sample_size_ = np.array(
             [o.effective_sample_size for o in outcomes]
         )
         self.duality_gap_ = data.total * np.array([o.duality_gap for o in outcomes])
-        if rules.to_optimum and data.X.dtype == np.float32:
+        # Of a source, rounding would cost two passes more.
+        dtype = np.dtype(np.float64) if data.is_source else data.X.dtype
+        if rules.to_optimum and dtype == np.float32:
             self._round(tasks, data, budget)
         self.t_ = 1.0 + max(state["clock"][0] for state in self._states)
         self._draw_counts = counts if self.count_draws else None
-        self._assign_coefficients(data.X.dtype)
-        if not streaming and self._learns_exactly(data.strata):
-            self._seeds = [seed_of(task) for task in tasks]
+        self._assign_coefficients(dtype)
+        return tasks
 
     def _round(self, tasks, data, budget):
         """Round the parameters as X is; the certificate is of what is returned."""
@@ -507,7 +578,7 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
             relative.append(lost / max(abs(value), np.finfo(np.float64).tiny))
         text = rounding_warning(budget, relative)
         if text:
-            warnings.warn(text, ConvergenceWarning, stacklevel=4)
+            warnings.warn(text, ConvergenceWarning, stacklevel=6)
 
     def _validation_score(self, validation, task):
         """Return the score of a task at its current coefficients."""
@@ -574,6 +645,11 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
     def _linear_predictor(self, X):
         """Return <x, w> + b of every row, of shape (n_samples, n_problems)."""
         check_is_fitted(self)
+        if is_source(X):
+            parts = SourceBlocks(SourceRows(X)).map(
+                lambda rows, part: self._linear_predictor(rows)
+            )
+            return np.concatenate(list(parts))
         X = validate_data(
             self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32]
         )

@@ -81,9 +81,11 @@ default="auto"
         Draws that share one state of the sampler. Model steps are sequential inside a
         batch.
     verbose : int, default=0
-        Whether to print a line for each pass.
+        Whether to print a line for each pass: its number, seconds, the objective, its
+        certified gap and what `tol` allows.
     n_jobs : int or None, default=None
-        Threads over the one-vs-rest problems. The result does not depend on it.
+        Threads over the one-vs-rest problems, or over blocks of rows where there are
+        more threads than problems. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
         Seed of the draws.
     learning_rate : {"auto", "adagrad", "rmsprop", "adadelta", "constant", \
@@ -177,7 +179,7 @@ default="auto"
         the largest at the start, -1 half of it, and so on.
     n_features_in_ : int
         Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, when X has string column names.
 
     See Also
@@ -308,17 +310,20 @@ default="auto"
 
     def _learn_classes(self, data):
         if self._multilabel:
-            classes = np.arange(data.y.shape[1])
-        else:
-            present = data.y
-            if data.sample_weight is not None:
-                present = data.y[data.sample_weight > 0]
-            classes = np.unique(present)
-            if len(classes) < 2:
-                raise ValueError(
-                    "The number of classes with positive weight has to be greater "
-                    "than one; got 1 class. Give rows of at least two classes."
-                )
+            self._set_classes(np.arange(data.y.shape[1]))
+            return
+        present = data.y
+        if data.sample_weight is not None:
+            present = data.y[data.sample_weight > 0]
+        self._set_classes(np.unique(present))
+
+    def _set_classes(self, classes):
+        """Set the classes, of which there have to be enough."""
+        if not self._multilabel and len(classes) < 2:
+            raise ValueError(
+                "The number of classes with positive weight has to be greater "
+                "than one; got 1 class. Give rows of at least two classes."
+            )
         warm = self.warm_start and hasattr(self, "coef_")
         if warm and not np.array_equal(self.classes_, classes):
             raise ValueError(
@@ -339,6 +344,9 @@ default="auto"
     def _group_name(self, problem, group):
         return self._classes.group_name(problem, group)
 
+    def _problem_name(self, problem):
+        return self._classes.problem_name(problem)
+
     def _scored_target(self, model, y, problem):
         if self._classes.is_one_problem:
             return y
@@ -349,7 +357,15 @@ default="auto"
             return y[:, problem]
         return (np.asarray(y) == self.classes_[problem]).astype(int)
 
-    def partial_fit(self, X, y, classes=None, sample_weight=None, strata=None):
+    def partial_fit(
+        self,
+        X,
+        y,
+        classes=None,
+        sample_weight=None,
+        strata=None,
+        access_cost=None,
+    ):
         """Learn a chunk of a stream.
 
         With ``learning_rate="auto"`` the model is then close to the one that ``fit``
@@ -368,13 +384,15 @@ default="auto"
             Weights of the rows, relative to those of all chunks so far.
         strata : array-like of shape (n_samples,), default=None
             Strata to sample, for ``sampler="strata"``. New ones may appear.
+        access_cost : array-like of shape (n_samples,), default=None
+            What it costs to fetch each row, as for ``fit``.
 
         Returns
         -------
         self : AWSGDClassifier
             The estimator.
         """
-        return self._partial_fit(X, y, sample_weight, strata, classes)
+        return self._partial_fit(X, y, sample_weight, strata, access_cost, classes)
 
     def _check_streaming(self):
         super()._check_streaming()

@@ -1,12 +1,26 @@
 """Validated training data, their weights, and data that are held out."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from sklearn.model_selection import train_test_split
-from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils import (
+    check_array,
+    check_consistent_length,
+    check_random_state,
+    column_or_1d,
+)
 
-from sklearn_awsgd._validation import check_rows, mean_weight, validate_data
+from sklearn_awsgd._linear.blocks import Blocks
+from sklearn_awsgd._linear.fetching import SourceBlocks, SourceRows
+from sklearn_awsgd._validation import (
+    check_rows,
+    check_strata,
+    is_source,
+    mean_weight,
+    validate_data,
+)
 
 # Weights of classes that are larger on average cannot be told from overflow.
 LARGEST_TOTAL = 1e150
@@ -44,7 +58,33 @@ class Data:
     # Sum of all weights over the sum of `sample_weight`: the objective is `total` times
     # E_P[loss], plus the penalty.
     total: float = 1.0
+    costs: np.ndarray | None = None  # what it costs to fetch each row
     loss_scale: float = 1.0  # weight relative to all rows of a stream so far
+    n_threads: int = 1  # threads that take sums over the rows
+
+    @cached_property
+    def blocks(self):
+        """The rows, as sums over them are taken."""
+        if self.is_source:
+            return SourceBlocks(self.X)
+        return Blocks(self.X, self.n_threads)
+
+    @property
+    def is_source(self):
+        """Whether rows are fetched from a source."""
+        return isinstance(self.X, SourceRows)
+
+    def set_places(self):
+        """Let given strata say where the rows of a source are, unless it does."""
+        if self.strata is not None:
+            check_strata(self.strata)
+            check_consistent_length(self.strata, self.y)
+            self.X.given_places = np.unique(self.strata, return_inverse=True)[1]
+
+    @property
+    def pass_cost(self):
+        """What a pass over all rows costs; NaN where that is not known."""
+        return np.nan if self.costs is None else self.costs.sum()
 
     def set_mass(self, class_weight=None):
         """Set P from the sample weights and the class weights of the rows, or None."""
@@ -110,6 +150,8 @@ def check_data(estimator, X, y, strata, *, reset, **options):
 
     The options are what ``validate_data`` is to know of the targets.
     """
+    if is_source(X):
+        return check_source(estimator, X, y, strata, reset, options)
     if not reset and is_plain(estimator, X, y):
         # A small chunk of a stream: what `validate_data` finds out is known already.
         X, norms2 = check_rows(X)
@@ -128,6 +170,26 @@ def check_data(estimator, X, y, strata, *, reset, **options):
     )
     X, norms2 = check_rows(X)
     return Data(X, y, norms2, strata)
+
+
+def check_source(estimator, X, y, strata, reset, options):
+    """Return validated Data whose rows are fetched from a source."""
+    X = SourceRows(X)
+    # What scikit-learn is to know of the features, without any of them.
+    validate_data(
+        estimator,
+        np.broadcast_to(np.zeros(1, dtype=X.dtype), (1, X.shape[1])),
+        reset=reset,
+    )
+    y = check_array(
+        y,
+        ensure_2d=False,
+        dtype="numeric" if options.get("y_numeric") else None,
+        input_name="y",
+    )
+    y = y if options.get("multi_output") else column_or_1d(y, warn=True)
+    check_consistent_length(np.broadcast_to(0, X.shape[0]), y)
+    return Data(X, y, X.squared_norms(), strata)
 
 
 def is_plain(estimator, X, y):
@@ -159,6 +221,11 @@ def hold_out(data, labels, fraction, random_state, shuffle):
 
     Labels, if given, are held out in proportion, and none of them may be missing.
     """
+    if data.is_source:
+        raise ValueError(
+            "early_stopping=True would fetch the held-out rows of the row source X "
+            "again and again; give X_val and y_val."
+        )
     train, held = train_test_split(
         np.arange(len(data.norms2)),
         test_size=fraction,
@@ -186,6 +253,7 @@ def hold_out(data, labels, fraction, random_state, shuffle):
         X=data.X[train],
         y=data.y[train],
         norms2=data.norms2[train],
+        costs=None if data.costs is None else data.costs[train],
         strata=strata,
         sample_weight=weight,
         validation=Validation(data.X[held], data.y[held], held_weight, is_split=True),

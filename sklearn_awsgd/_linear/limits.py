@@ -11,6 +11,12 @@ def ignored_settings(estimator, sampler, data, *, to_optimum, streaming):
             f"strata are given, but sampler={estimator.sampler!r} does not draw by "
             "them; use sampler='strata'."
         )
+    aware = getattr(sampler, "time_aware", False)
+    if aware and data.costs is None and not data.is_source:
+        found.append(
+            f"sampler={estimator.sampler!r} is time-aware, but all rows cost the same: "
+            "X is in memory and access_cost is not given; give access_cost."
+        )
     if estimator.scoring is not None and data.validation is None and not streaming:
         found.append(
             f"scoring={estimator.scoring!r} has no effect without held-out data; use "
@@ -50,7 +56,10 @@ def rounding_warning(budget, losses):
 
 
 def limit_warning(estimator, budget, outcomes):
-    """Return what to say if a tolerance was not reached, and what helps; else None."""
+    """Return what to say if a tolerance was not reached, and what helps; else None.
+
+    Runs that a callback has stopped are not among the `outcomes`.
+    """
     slow = [outcome for outcome in outcomes if not outcome.converged]
     late, max_iter = budget.is_late, estimator.max_iter
     if not slow or (budget.tol is None and not late):

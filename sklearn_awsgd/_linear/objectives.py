@@ -4,21 +4,12 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
 
-from sklearn_awsgd._kernels import _batch
-from sklearn_awsgd._kernels._rows import Rows
 from sklearn_awsgd._linear.curvature import (
     MOST_PARAMETERS,
     InverseCurvature,
     add_penalty,
-    expectation,
-    row_chunks,
-    systematic_sample,
 )
-
-# From here on dense rows are sampled in single precision: products are what costs.
-MANY_COLUMNS = 256
 
 
 @dataclass
@@ -29,13 +20,14 @@ class Evaluation:
     value: float
     gradient: np.ndarray
     gap: float  # certified bound of the suboptimality, infinite where there is none
-    curvatures: np.ndarray  # what the curvature is made of, row by row
+    curvatures: object  # what the curvature is made of: known to the sums alone
 
 
 class Objective(ABC):
     """A smooth objective as the descent sees it: sums over rows, and nothing else.
 
-    A descent never sees rows: they may lie in memory or anywhere else.
+    A descent never sees rows, nor does an objective: they may lie in memory or anywhere
+    else.
 
     Attributes
     ----------
@@ -82,16 +74,8 @@ class LinearObjective(Objective):
 
     Parameters
     ----------
-    X : ndarray or CSR of shape (n_samples, n_features)
-        Rows.
-    loss : Loss
-        A smooth loss.
-    y : ndarray of shape (n_samples,)
-        Targets.
-    mass : ndarray of shape (n_samples,) or None
-        P of each row.
-    norms2 : ndarray of shape (n_samples,)
-        Squared norms of the rows.
+    sums : LinearSums
+        Gives sums over the rows, wherever they are.
     alpha : float
         Strength of the penalty.
     fit_intercept : bool
@@ -100,35 +84,17 @@ class LinearObjective(Objective):
         Whether the curvature holds beyond the next kink of the loss.
     """
 
-    def __init__(self, X, loss, y, mass, norms2, alpha, fit_intercept, sharp=True):
+    def __init__(self, sums, alpha, fit_intercept, sharp=True):
+        self.sums, self.alpha, self.fit_intercept = sums, alpha, fit_intercept
         self.sharp = sharp
+        self.n_samples, self.n_columns = sums.n_samples, sums.n_columns
+        self.n_nonzero = sums.n_nonzero
         # The best dual point so far: see `mix_dual`.
         self._dual = None
-        self.rows, self.X, self.loss, self.y = Rows(X), X, loss, y
-        self.mass, self.norms2 = mass, norms2
-        self.alpha, self.fit_intercept = alpha, fit_intercept
-        self.n_samples, n_features = X.shape
-        self.n_columns = n_features + 1
-        self.n_nonzero = X.nnz if sparse.issparse(X) else X.size
-        # Squares of single precision must not overflow.
-        is_safe = norms2.max() < np.sqrt(np.finfo(np.float32).max)
-        is_worth_it = self.n_columns >= MANY_COLUMNS
-        self._sample_dtype = np.float32 if is_safe and is_worth_it else np.float64
 
     def __call__(self, v):
         """Return the Evaluation at v, from one pass over the rows."""
-        gradients, sums = np.empty((2, self.n_columns)), np.empty((2, 2))
-        curvatures = np.empty(self.n_samples)
-        _batch.evaluate(
-            self.rows,
-            self.loss,
-            self.y,
-            self.mass,
-            v,
-            gradients,
-            sums,
-            curvatures,
-        )
+        gradients, sums, curvatures = self.sums.evaluate(v)
         value = sums[:, 0].sum() + self.alpha / 2 * v[:-1] @ v[:-1]
         gap = np.inf
         if self.alpha > 0:
@@ -185,10 +151,7 @@ class LinearObjective(Objective):
 
     def inverse_curvature(self, here, n_rows, rng, floor):
         if self.n_columns > MOST_PARAMETERS:
-            curvatures = self._floored(here, floor)
-            # The rows that matter change on the way, so the others count too.
-            curvatures = curvatures + expectation(curvatures, self.mass)
-            diagonal = _batch.hessian_diagonal(self.rows, self.mass, curvatures)
+            diagonal = self.sums.hessian_diagonal(here.curvatures, floor)
             add_penalty(diagonal, self.alpha, self.fit_intercept)
             return InverseCurvature.from_diagonal(diagonal)
         return InverseCurvature.from_hessian(*self.hessian(here, n_rows, rng, floor))
@@ -198,43 +161,13 @@ class LinearObjective(Objective):
 
         The parameters are those of :meth:`Objective.inverse_curvature`.
         """
-        curvatures = self._floored(here, floor)
-        weight = curvatures * (1 / self.n_samples if self.mass is None else self.mass)
-        chosen, times = systematic_sample(weight * (self.norms2 + 1), n_rows, rng)
-        weights = times * weight[chosen]
-        hessian = np.zeros((self.n_columns, self.n_columns))
-        per_row = self.n_nonzero / self.n_samples
-        if sparse.issparse(self.X):
-            _batch.add_hessian(self.rows, chosen, weights, hessian)
-            flops = len(chosen) * per_row**2 / 2
-            if n_rows < self.n_samples:
-                # A rare feature may be missing from the sample; without its own
-                # curvature the step along it would be far too long.
-                diagonal = _batch.hessian_diagonal(self.rows, self.mass, curvatures)
-                np.fill_diagonal(hessian, np.maximum(np.diagonal(hessian), diagonal))
-        else:
-            # In single precision, more exact than a sample is, matrix products run ten
-            # times as fast as passes, which wait for memory.
-            dtype = self._sample_dtype if n_rows < self.n_samples else np.float64
-            speed = 10 if dtype == np.float32 else 5
-            flops = len(chosen) * per_row**2 / speed
-            for part in row_chunks(len(chosen)):
-                A = np.empty((len(chosen[part]), self.n_columns), dtype=dtype)
-                A[:, :-1] = self.X[chosen[part]]
-                A[:, -1] = 1
-                A *= np.sqrt(weights[part, None])
-                hessian += A.T @ A
+        hessian, flops = self.sums.hessian(here.curvatures, floor, n_rows, rng)
         if not self.fit_intercept:
             hessian[:, -1] = 0
         add_penalty(np.einsum("ii->i", hessian), self.alpha, self.fit_intercept)
         flops += self.n_columns**3 / 30
+        per_row = self.n_nonzero / self.n_samples
         return hessian, flops / (4 * self.n_samples * (per_row + 5))
-
-    def _floored(self, here, floor):
-        """Return the curvature of each row, at least a share of the largest."""
-        if floor == 0:
-            return here.curvatures
-        return np.maximum(here.curvatures, floor * self.loss.smoothness)
 
 
 def best_constant(loss, y, mass):

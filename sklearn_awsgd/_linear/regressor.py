@@ -47,7 +47,10 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
     batch_size : int >= 1, default=1
         Draws that share one state of the sampler.
     verbose : int, default=0
-        Whether to print a line for each pass.
+        Whether to print a line for each pass: its number, seconds, the objective, its
+        certified gap and what `tol` allows.
+    n_jobs : int or None, default=None
+        Threads over blocks of rows. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
         Seed of the draws.
     learning_rate : {"auto", "adagrad", "rmsprop", "adadelta", "constant", \
@@ -109,7 +112,7 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
         As in :class:`AWSGDClassifier`.
     n_features_in_ : int
         Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, when X has string column names.
 
     See Also
@@ -128,7 +131,6 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
     """
 
     _target_checks = {"y_numeric": True}
-    n_jobs = None
 
     def __init__(
         self,
@@ -145,6 +147,7 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
         sampler="auto",
         batch_size=1,
         verbose=0,
+        n_jobs=None,
         random_state=None,
         learning_rate="auto",
         eta0=None,
@@ -172,6 +175,7 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
         self.sampler = sampler
         self.batch_size = batch_size
         self.verbose = verbose
+        self.n_jobs = n_jobs
         self.random_state = random_state
         self.learning_rate = learning_rate
         self.eta0 = eta0
@@ -194,7 +198,14 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
         data.set_mass()
         return [RealTarget(data.y, data.mass)]
 
-    def partial_fit(self, X, y, sample_weight=None, strata=None):
+    def partial_fit(
+        self,
+        X,
+        y,
+        sample_weight=None,
+        strata=None,
+        access_cost=None,
+    ):
         """Learn a chunk of a stream.
 
         With ``learning_rate="auto"`` the model is then close to the one that ``fit``
@@ -211,13 +222,15 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
             Weights of the rows, relative to those of all chunks so far.
         strata : array-like of shape (n_samples,), default=None
             Strata to sample, for ``sampler="strata"``. New ones may appear.
+        access_cost : array-like of shape (n_samples,), default=None
+            What it costs to fetch each row, as for ``fit``.
 
         Returns
         -------
         self : AWSGDRegressor
             The estimator.
         """
-        return self._partial_fit(X, y, sample_weight, strata)
+        return self._partial_fit(X, y, sample_weight, strata, access_cost)
 
     def predict(self, X):
         """Return the predicted target of each row.

@@ -87,6 +87,6 @@ def default_eta0(rate, data, target):
     present = slice(None) if data.mass is None else np.flatnonzero(data.mass)
     rows = np.arange(X.shape[0])[present]
     some = X[rows[:: max(len(rows) // ROWS_MEASURED, 1)]]
-    values = some.data if sparse.issparse(X) else some
+    values = some.data if sparse.issparse(some) else some
     size = 1 + np.abs(values).sum() / some.shape[0]
     return 3 * target.spread / size

@@ -63,7 +63,11 @@ def learn_chunk(estimator, data, targets, sample, both, started):
         problem, X, norms2, values, a, n_rows * sample / learner.unit
     )
     estimator._history.add_chunk(
-        n_rows, losses * (both / sample), perf_counter() - started, estimator.verbose
+        n_rows,
+        losses * (both / sample),
+        perf_counter() - started,
+        cost=data.pass_cost,
+        verbose=estimator.verbose,
     )
     if learner.n_settled != before:
         _look_at_memory(estimator, problem, targets)
@@ -100,7 +104,7 @@ def begin_stream(estimator, X, targets, unit):
     estimator._history.sampling.clear()
     estimator.sampler_ = StreamMemory()
     estimator.sampler_.prepare(None, len(targets), targets[0].n_groups, None)
-    estimator._draw_counts = None
+    estimator._draw_counts = estimator._pass_length = None
     estimator.n_iter_ = 1
     ones = np.ones(len(targets))
     estimator.variance_gain_, estimator.effective_sample_size_ = ones, ones * np.nan

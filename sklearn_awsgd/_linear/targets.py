@@ -209,6 +209,13 @@ class Classes:
             return self.values[group]
         return self.values[problem] if group == 1 else "rest"
 
+    def problem_name(self, problem):
+        """Return what to call a problem; "" if there is only one."""
+        if self.is_one_problem:
+            return ""
+        kind = "label" if self.is_multilabel else "class"
+        return f"{kind} {self.values[problem]}"
+
     def weights_of_rows(self, y, class_weight, sample_weight):
         """Return the class weight of each row, or None."""
         if class_weight is None:

@@ -1,18 +1,21 @@
 """Tasks: one problem to train each, with all that phases need to know of it."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import logsumexp
 
 from sklearn_awsgd._kernels._losses import Huber, Loss
 from sklearn_awsgd._kernels.settings import Penalty, Rate
-from sklearn_awsgd._linear.curvature import MOST_PARAMETERS, row_chunks
+from sklearn_awsgd._linear.curvature import MOST_PARAMETERS
 from sklearn_awsgd._linear.data import Data
 from sklearn_awsgd._linear.objectives import LinearObjective, best_constant
 from sklearn_awsgd._linear.problems import dual_problem, linear_problem, softmax_problem
 from sklearn_awsgd._linear.softmax_objective import SoftmaxObjective
+from sklearn_awsgd._linear.sums import LinearSums
 from sklearn_awsgd._linear.targets import Target
 
 
@@ -34,6 +37,8 @@ class Task(ABC):
     average_start: int = 0  # step to begin with means of the parameters; 0 for none
     states: list  # of dicts of arrays, one for each linear model; changed in place
     generator: np.random.PCG64
+    # Takes v to the parameters of the task that this one stands for, if there is one.
+    leave: Callable | None = None
 
     @property
     def n_samples(self):
@@ -71,6 +76,20 @@ class Task(ABC):
     def has(self, name):
         """Return whether an array of the states is not zero: there is a start."""
         return any(state[name].any() for state in self.states)
+
+    def on_rows(self, X, rows):
+        """Return the task of some rows, on the same state.
+
+        `X` are the rows, `rows` their numbers or a slice.
+        """
+        data, target = self.data, copy(self.target)
+        target.values = target.values[rows]
+        mass = data.mass if data.mass is None else data.mass[rows]
+        return replace(
+            self,
+            data=replace(data, X=X, norms2=data.norms2[rows], mass=mass),
+            target=target,
+        )
 
     def parameters(self):
         """Return v, a copy."""
@@ -164,25 +183,20 @@ class LinearTask(Task):
 
     def make_objective(self, width=0.0):
         return LinearObjective(
-            self.data.X,
-            self.loss.rounded(width),
-            self.target.values,
-            self.data.mass,
-            self.data.norms2,
+            self.make_sums(width),
             self.penalty.l2,
             self.fit_intercept,
             sharp=self.is_smooth,
         )
 
+    def make_sums(self, width):
+        """Return the sums over the rows, kinks rounded over a width; 0 for none."""
+        loss = self.loss.rounded(width) if width > 0 else self.loss
+        data = self.data
+        return LinearSums(data.blocks, loss, self.target.values, data.mass, data.norms2)
+
     def _mean_loss(self, V):
-        total = 0.0
-        for part in row_chunks(self.n_samples):
-            z = self.data.X[part] @ V[0, :-1] + V[0, -1]
-            losses = self.loss(self.target.values[part], z)[0]
-            mass = self.data.mass
-            weights = 1 / self.n_samples if mass is None else mass[part]
-            total += np.sum(losses * weights)
-        return total
+        return self.make_sums(0.0).mean_loss(V[0])
 
 
 class SoftmaxTask(Task):

@@ -69,7 +69,10 @@ def train_to_optimum(task, draws, budget, log):
             if task.target.is_constant:
                 return solve_constant(task, log)
             task.begin_at_constants()
-        plan = plan_dual_steps(task, budget.tol)
+        # Dual steps go back and forth over all rows, which a source gives in order.
+        plan = None
+        if not task.data.is_source:
+            plan = plan_dual_steps(task, budget.tol)
         if plan is not None:
             dual = take_dual_steps(task, plan, draws, budget, log)
             outcome, report, dual_point = dual.outcome, dual.report, dual.dual_point
@@ -80,7 +83,12 @@ def train_to_optimum(task, draws, budget, log):
         if left.max_passes <= 0:
             return outcome
         report = descend_within(span_cost(task), task, outcome, left, log, dual_point)
-    task.set_parameters(report.end.v, report.n_passes * draws.n_rows)
+    return conclude(task, outcome, report, draws.n_rows)
+
+
+def conclude(task, outcome, report, n_rows):
+    """Set what a descent over so many rows has found; return the Outcome of it all."""
+    task.set_parameters(report.end.v, report.n_passes * n_rows)
     outcome.n_iter += report.n_passes
     outcome.converged = report.converged
     outcome.duality_gap = report.gap
@@ -110,7 +118,8 @@ def descend_within(cost, task, outcome, budget, log, dual_point):
     end = task.make_objective(report.width)(span.parameters(inside.v))
     lost = abs(end.value - inside.value)
     report = replace(report, end=replace(end, gap=inside.gap + lost), n_passes=n_passes)
-    log.add_exact(outcome.n_draws + n_passes * task.n_samples, end.value, report.gap)
+    n_draws = outcome.n_draws + n_passes * task.n_samples
+    log.add_exact(n_draws, end.value, report.gap, lambda: end.v)
     report.converged &= lost <= (budget.tol or ROUNDING_OF_BASIS) * abs(end.value)
     return report
 

@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from functools import partial
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -10,9 +11,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_awsgd._base import EstimatorMixin
+from sklearn_awsgd._callbacks import NoTask, told_fit, with_callbacks
 from sklearn_awsgd._kernels._policy import RATES, WEIGHTS
 from sklearn_awsgd._policy.tasks import FeatureTask, PolicySettings, make_task
-from sklearn_awsgd._policy.training import LEAST_PIECES, EpisodeLog, run_episodes
+from sklearn_awsgd._policy.training import (
+    LEAST_PIECES,
+    EpisodeLog,
+    piece_length,
+    run_episodes,
+)
 from sklearn_awsgd._solver.runs import Diverged
 from sklearn_awsgd._validation import (
     Boolean,
@@ -208,7 +215,7 @@ class AWSGDPolicyGradient(EstimatorMixin, BaseEstimator):
             self._check_params()
             task = make_task(env, self.features, self.max_steps)
             self._begin(task)
-            self._train(task, self.n_episodes, n_pieces=LEAST_PIECES)
+            self._train_told(task, env)
         return self
 
     def partial_fit(self, env, y=None, n_episodes=1000):
@@ -239,7 +246,8 @@ class AWSGDPolicyGradient(EstimatorMixin, BaseEstimator):
             for name in ("sampler_", "_state", "_generator"):
                 setattr(self, name, copy.deepcopy(getattr(self, name)))
             self._log = self._log.copy()
-            self._train(task, n_episodes, n_pieces=1)
+            piece = piece_length(n_episodes, 1, task.max_steps)
+            self._train(task, n_episodes, piece)
         return self
 
     def predict(self, states):
@@ -355,8 +363,17 @@ class AWSGDPolicyGradient(EstimatorMixin, BaseEstimator):
                 f"{self._shape[1]}; use fit for a new environment."
             )
 
-    def _train(self, task, n_episodes, n_pieces):
+    @with_callbacks
+    def _train_told(self, task, env):
+        """Train, and tell callbacks of it, with what was given to fit."""
+        piece = piece_length(self.n_episodes, LEAST_PIECES, task.max_steps)
+        n_pieces = -(-self.n_episodes // piece)
+        with told_fit(self, env, max_subtasks=n_pieces) as fit_task:
+            self._train(task, self.n_episodes, piece, fit_task)
+
+    def _train(self, task, n_episodes, piece, fit_task=None):
         """Run the episodes and assign the fitted attributes."""
+        fit_task = NoTask() if fit_task is None else fit_task
         bonus = self.bonus
         if bonus is None:
             bonus = 0.0 if isinstance(task, FeatureTask) else AUTO_BONUS
@@ -373,7 +390,17 @@ class AWSGDPolicyGradient(EstimatorMixin, BaseEstimator):
         self._log.verbose = self.verbose
         n_before = len(self._log.records)
         try:
-            run_episodes(problem, opened, space, n_episodes, self._log, n_pieces)
+            run_episodes(
+                problem,
+                opened,
+                space,
+                n_episodes,
+                piece,
+                self._log,
+                lambda: partial(
+                    fit_task.begin("episodes").end, partial(self._snapshot, task)
+                ),
+            )
             if not task.is_finite(self._state):
                 raise Diverged(self._log.last.episodes)
         except Diverged as error:
@@ -389,15 +416,25 @@ class AWSGDPolicyGradient(EstimatorMixin, BaseEstimator):
                 f"{task.max_steps} steps and none has ended: raise max_steps, or train "
                 "on more episodes.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=5,
             )
         if not task.knows_success:
             for record in self._log.records[n_before:]:
                 record.success = np.nan
-        self._reader = task.reader()
-        for name, array in self._reader.attributes(self._state, self.sampler_).items():
-            setattr(self, name, array)
-        self.history_ = self._log.table()
-        self.variance_gain_ = self._log.last.variance_gain
-        self.n_episodes_ = self._log.last.episodes
-        self.n_steps_ = self._log.last.steps
+        vars(self).update(self._fitted_attributes(task))
+
+    def _snapshot(self, task):
+        """Return fitted attributes that training does not change any more."""
+        state = copy.deepcopy(self._state)
+        return self._fitted_attributes(task) | {"_state": state}
+
+    def _fitted_attributes(self, task):
+        """Return the fitted attributes, as of the last record."""
+        reader, last = task.reader(), self._log.last
+        return reader.attributes(self._state, self.sampler_) | {
+            "_reader": reader,
+            "history_": self._log.table(),
+            "variance_gain_": last.variance_gain,
+            "n_episodes_": last.episodes,
+            "n_steps_": last.steps,
+        }

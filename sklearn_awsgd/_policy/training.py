@@ -52,8 +52,9 @@ class EpisodeLog:
         self.records.append(record)
         if self.verbose:
             print(
-                f"episode {record.episodes}: return {record.mean_return:.6g}, success "
-                f"{record.success:.3f}, variance gain {record.variance_gain:.3g}"
+                f"episode {record.episodes}, {record.seconds:.2f} s: return "
+                f"{record.mean_return:.6g}, success {record.success:.3f}, variance "
+                f"gain {record.variance_gain:.3g}"
             )
 
     def copy(self):
@@ -71,7 +72,14 @@ class EpisodeLog:
         }
 
 
-def run_episodes(problem, opened, space, n_episodes, log, n_pieces=1):
+def piece_length(n_episodes, n_pieces, max_steps):
+    """Return the episodes of a piece, to have at least a number of pieces."""
+    longest = max(1, LONGEST_PIECE // max_steps)
+    piece = max(1, min(longest, n_episodes // n_pieces))
+    return max(piece, -(-n_episodes // MOST_PIECES))
+
+
+def run_episodes(problem, opened, space, n_episodes, piece, log, tell):
     """Train on a number of episodes.
 
     Parameters
@@ -85,24 +93,25 @@ def run_episodes(problem, opened, space, n_episodes, log, n_pieces=1):
         What both share.
     n_episodes : int
         Number of episodes.
+    piece : int
+        Episodes of a piece.
     log : EpisodeLog
-        Added to.
-    n_pieces : int, default=1
-        Records to add, at least.
+        Added to, once for a piece.
+    tell : callable
+        Called before each piece; returns what is to be called after it, which returns
+        whether to stop.
 
     Raises
     ------
     Diverged
         When a step was not finite.
     """
-    longest = max(1, LONGEST_PIECE // space.max_steps)
-    piece = max(1, min(longest, n_episodes // n_pieces))
-    piece = max(piece, -(-n_episodes // MOST_PIECES))
     batch = np.zeros(1, dtype=POINT)
     loop = run if isinstance(opened, Sampler) else run_batches
     begin = perf_counter() - log.last.seconds
     n_left = n_episodes
     while n_left > 0:
+        is_enough = tell()
         size = min(piece, n_left)
         sums = np.zeros(len(SUMS))
         with np.errstate(over="ignore", invalid="ignore"):
@@ -111,10 +120,12 @@ def run_episodes(problem, opened, space, n_episodes, log, n_pieces=1):
             raise Diverged(log.last.episodes + n_done)
         n_left -= size
         log.add(_record(sums, space.take_totals(), size, log.last, begin))
+        if is_enough():
+            break
 
 
 def _record(sums, totals, size, last, begin):
-    loss, norm2, _, weight, weight2 = sums
+    loss, norm2, _, weight, weight2, _ = sums
     # Divided by the sum of the weights, not by their number: a mean of returns must lie
     # between the returns.
     return EpisodeRecord(

@@ -25,17 +25,24 @@ class Budget:
         Value of ``perf_counter`` at which to stop.
     cancelled : threading.Event
         Set when nobody waits for the run any more, as after Ctrl-C.
+    stopped : threading.Event
+        Set when a callback asks for an end.
     """
 
     max_passes: float = np.inf
     tol: float | None = None
     deadline: float = np.inf
     cancelled: Event = field(default_factory=Event)
+    stopped: Event = field(default_factory=Event)
 
     @property
     def is_late(self):
         """Whether the time is over."""
-        return perf_counter() > self.deadline or self.cancelled.is_set()
+        return (
+            perf_counter() > self.deadline
+            or self.cancelled.is_set()
+            or self.stopped.is_set()
+        )
 
     def is_spent(self, n_passes):
         """Return whether that many passes are all there are, or the time is over."""
@@ -61,6 +68,9 @@ class Record:
         Draws so far; an exact pass counts as a draw of every row.
     seconds : float
         Since the beginning.
+    simulated_seconds : float
+        Sum of the given access costs of all rows that were drawn or passed over; NaN
+        where none are given.
     objective : float
         What is minimised.
     variance_gain, effective_sample_size : float
@@ -80,6 +90,7 @@ class Record:
     effective_sample_size: float = np.nan
     duality_gap: float = np.nan
     validation_score: float = np.nan
+    simulated_seconds: float = np.nan
 
 
 @dataclass
@@ -100,8 +111,10 @@ class Log:
         Number of the problem that is recorded.
     scale : float, default=1.0
         Factor that takes ``E_P[loss] + penalty`` to the objective users know.
-    verbose : int, default=0
-        Whether to print a line for each pass.
+    progress : Progress, default=None
+        Told of each pass, if there is one.
+    pass_cost : float, default=nan
+        What the rows of an exact pass cost; NaN where costs are not known.
 
     Attributes
     ----------
@@ -111,8 +124,9 @@ class Log:
         Likewise.
     """
 
-    def __init__(self, problem=0, scale=1.0, verbose=0):
-        self.problem, self.scale, self.verbose = problem, scale, verbose
+    def __init__(self, problem=0, scale=1.0, progress=None, pass_cost=np.nan):
+        self.problem, self.scale, self.progress = problem, scale, progress
+        self.pass_cost, self.spent = pass_cost, 0.0 * pass_cost
         self.records, self.sampling, self.ends = [], [], None
         self._started = perf_counter()
 
@@ -120,8 +134,20 @@ class Log:
         """Return the seconds since the log was begun."""
         return perf_counter() - self._started
 
-    def add_piece(self, draws, objective, **statistics):
-        """Record a piece of sampled draws."""
+    def begin_pass(self):
+        """Tell that a pass of draws begins."""
+        if self.progress is not None:
+            self.progress.begin_pass()
+
+    def end_pass(self, objective, variance_gain):
+        """Tell that a pass of draws is over."""
+        if self.progress is not None:
+            remark = f"variance gain {variance_gain:.3g}"
+            self.progress.end_pass(objective, remark=remark)
+
+    def add_piece(self, draws, objective, *, cost=np.nan, **statistics):
+        """Record a piece of sampled draws, and what they cost where that is known."""
+        self.spent += cost
         self.records.append(
             Record(
                 self.problem,
@@ -129,12 +155,19 @@ class Log:
                 draws,
                 self.seconds(),
                 self.scale * objective,
+                simulated_seconds=self.spent,
                 **statistics,
             )
         )
 
-    def add_exact(self, draws, objective, duality_gap=np.nan):
-        """Record an exact pass over the rows."""
+    def add_exact(
+        self, draws, objective, duality_gap=np.nan, parameters=None, *, n_passes=1
+    ):
+        """Record an exact pass over the rows, or several.
+
+        `parameters` returns where it has led, if not to those that the run works on.
+        """
+        self.spent += n_passes * self.pass_cost
         record = Record(
             self.problem,
             "exact",
@@ -142,29 +175,28 @@ class Log:
             self.seconds(),
             self.scale * objective,
             duality_gap=self.scale * duality_gap,
+            simulated_seconds=self.spent,
         )
         self.records.append(record)
-        if self.verbose:
-            gap = record.duality_gap
-            told = "" if np.isnan(gap) else f", duality gap {gap:.3g}"
-            print(
-                f"problem {self.problem}, exact pass: objective "
-                f"{record.objective:.10g}{told}"
-            )
+        if self.progress is not None:
+            self.progress.end_pass(record.objective, record.duality_gap, parameters)
 
-    def add_chunk(self, n_rows, losses, seconds, verbose=0):
+    def add_chunk(self, n_rows, losses, seconds, cost=np.nan, verbose=0):
         """Record a chunk of a stream: the loss of each problem before it was learned.
 
-        Records are thinned out, so that their number does not grow with the stream.
+        `cost` is that of its rows. Records are thinned out, so that their number does
+        not grow with the stream.
         """
         ends = self._ends()
         for problem, loss in enumerate(losses.tolist()):
-            draws, since = ends.get(problem, (0, 0.0))
-            draws, since = draws + n_rows, since + seconds
-            self.records.append(Record(problem, "stream", draws, since, loss))
-            ends[problem] = draws, since
+            draws, since, spent = ends.get(problem, (0, 0.0, 0.0))
+            end = draws + n_rows, since + seconds, spent + cost
+            self.records.append(
+                Record(problem, "stream", *end[:2], loss, simulated_seconds=end[2])
+            )
+            ends[problem] = end
             if verbose:
-                print(f"problem {problem}, {draws} rows: loss {loss:.6g}")
+                print(f"problem {problem}, {end[0]} rows: loss {loss:.6g}")
         self.thin()
 
     def add_memory(self, problem, shares):
@@ -180,9 +212,9 @@ class Log:
             self.sampling = every_other(self.sampling)
 
     def _ends(self):
-        """Return draws and seconds of the last record of each problem."""
+        """Return draws, seconds and simulated ones of each problem's last record."""
         if self.ends is None:
-            self.ends = {r.problem: (r.draws, r.seconds) for r in self.records}
+            self.ends = {r.problem: _end(r) for r in self.records}
         return self.ends
 
     def add_sampling(self, draws, probabilities):
@@ -191,7 +223,7 @@ class Log:
 
     def copy(self):
         """Return a copy that can be extended by itself."""
-        other = type(self)(self.problem, self.scale, self.verbose)
+        other = type(self)(self.problem, self.scale)
         other.records, other.sampling = self.records.copy(), self.sampling.copy()
         other.ends = dict(self._ends())
         return other
@@ -203,14 +235,15 @@ class Log:
             after = {}
             for record in log.records:
                 if record.problem in ends:
-                    draws, seconds = ends[record.problem]
+                    draws, seconds, simulated = ends[record.problem]
                     record = replace(
                         record,
                         draws=record.draws + draws,
                         seconds=record.seconds + seconds,
+                        simulated_seconds=record.simulated_seconds + simulated,
                     )
                 self.records.append(record)
-                after[record.problem] = record.draws, record.seconds
+                after[record.problem] = _end(record)
             for record in log.sampling:
                 if record.problem in ends:
                     draws = ends[record.problem][0]
@@ -236,6 +269,10 @@ class Log:
             "stratum": np.concatenate([*strata, np.empty(0, dtype=np.intp)]),
             "probability": np.concatenate([*parts, np.empty(0)]),
         }
+
+
+def _end(record):
+    return record.draws, record.seconds, record.simulated_seconds
 
 
 def every_other(records):

@@ -47,6 +47,8 @@ class Outcome:
         Whether the stopping rule ended it.
     variance_gain, effective_sample_size : float
         Of the draws of the last pass.
+    mean_cost : float
+        Likewise, of a draw.
     duality_gap : float
         Certified bound of the suboptimality at the end.
     """
@@ -56,6 +58,7 @@ class Outcome:
     converged: bool = False
     variance_gain: float = 1.0
     effective_sample_size: float = 0.0
+    mean_cost: float = 1.0
     duality_gap: float = np.inf
 
 
@@ -69,6 +72,7 @@ def solve(
     batch_size=1,
     should_stop=None,
     draw_counts=None,
+    costs=None,
 ):
     """Run passes of AW-SGD until a rule says stop.
 
@@ -89,6 +93,8 @@ def solve(
         Rule of :mod:`sklearn_awsgd._solver.stopping`; None never stops.
     draw_counts : ndarray of shape (n_rows,), default=None
         Draws of each row, added to.
+    costs : Costs, default=None
+        What draws cost, where that is known.
 
     Returns
     -------
@@ -110,11 +116,12 @@ def solve(
         and not outcome.converged
         and not budget.is_late
     ):
+        log.begin_pass()
         pass_sums = np.zeros(len(_loop.SUMS))
         n_before = outcome.n_draws
         for piece in _pieces(pass_length, first=outcome.n_iter == 0):
             sums = np.zeros(len(_loop.SUMS))
-            n_done = run(problem, sampler, piece, batch, sums, draw_counts)
+            n_done = run(problem, sampler, piece, batch, sums, draw_counts, costs)
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):
                 penalty = problem.penalty()
             if n_done < piece or not np.isfinite(penalty):
@@ -124,6 +131,7 @@ def solve(
             log.add_piece(
                 outcome.n_draws,
                 sums[0] / piece + penalty,
+                cost=sums[5],
                 variance_gain=_variance_gain(sums),
                 effective_sample_size=_effective_sample_size(sums),
             )
@@ -133,12 +141,9 @@ def solve(
         outcome.n_iter += 1
         outcome.variance_gain = _variance_gain(pass_sums)
         outcome.effective_sample_size = _effective_sample_size(pass_sums)
+        outcome.mean_cost = pass_sums[5] / (outcome.n_draws - n_before)
         objective = log.scale * (pass_sums[0] / (outcome.n_draws - n_before) + penalty)
-        if log.verbose:
-            print(
-                f"problem {log.problem}, pass {outcome.n_iter}: objective "
-                f"{objective:.6g}, variance gain {outcome.variance_gain:.3g}"
-            )
+        log.end_pass(objective, outcome.variance_gain)
         outcome.converged = should_stop(objective)
         log.records[-1].validation_score = should_stop.last_score
     return outcome
@@ -150,7 +155,7 @@ def _choose_loop(problem, sampler):
     return _loop.run if compiled else run_batches
 
 
-def run_batches(problem, sampler, n_draws, batch, sums, draw_counts=None):
+def run_batches(problem, sampler, n_draws, batch, sums, draw_counts=None, costs=None):
     """Run AW-SGD for a number of draws, batch by batch: the batch door.
 
     The arguments and the result are those of
@@ -162,6 +167,8 @@ def run_batches(problem, sampler, n_draws, batch, sums, draw_counts=None):
     done = 0
     while done < n_draws:
         points = sampler.draw_points(min(len(batch), n_draws - done))
+        if costs is not None:
+            costs.charge(points)
         weights = unbiasing_weights(points)
         problem.step_points(points, weights)
         norm2 = points["norm2"]
@@ -173,6 +180,7 @@ def run_batches(problem, sampler, n_draws, batch, sums, draw_counts=None):
                 norm2 @ np.where(norm2 > 0, points["q"], 0.0),
                 weights.sum(),
                 weights @ weights,
+                points["cost"].sum(),
             )
         if draw_counts is not None:
             np.add.at(draw_counts, points["i"], 1)

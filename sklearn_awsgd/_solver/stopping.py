@@ -17,11 +17,16 @@ class StopRule:
         this fraction; None never stops.
     n_iter_no_change : int, default=1
         Number of passes without progress to stop after.
+    together : bool, default=False
+        Whether passes without progress add up: what is to be lowered is the objective
+        of the last pass with progress, not the best so far. A fall that is slow but
+        does not end is not the end then.
     """
 
-    def __init__(self, tol=None, n_iter_no_change=1):
+    def __init__(self, tol=None, n_iter_no_change=1, together=False):
         self.tol = tol
         self.n_iter_no_change = n_iter_no_change
+        self.together = together
         self.best = np.inf
         self.n_stalled = 0
         self.last_score = np.nan
@@ -33,7 +38,8 @@ class StopRule:
         first = np.isinf(self.best)
         progress = first or objective < self.best - self.tol * abs(self.best)
         self.n_stalled = 0 if progress else self.n_stalled + 1
-        self.best = min(self.best, objective)
+        if progress or not self.together:
+            self.best = min(self.best, objective)
         return self.n_stalled >= self.n_iter_no_change
 
 

@@ -196,7 +196,7 @@ def take_dual_steps(task, plan, draws, budget, log):
     outcome = draws.run(problem, opened, n_first, first, log, stop)
     draws.keep(task, opened)
 
-    later = Log(log.problem, log.scale, log.verbose)
+    later = Log(log.problem, log.scale, log.progress, log.pass_cost)
     shuffled = _shuffled_blocks(task, draws, objective.n_nonzero)
     after = draws.run(problem, shuffled, n_rows, budget.after(1), later, stop)
     # Shuffled passes learn nothing.

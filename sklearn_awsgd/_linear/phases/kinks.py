@@ -27,8 +27,8 @@ class _Recorder:
     A trial step that is taken back is a pass, but no place to be: the best is recorded.
     """
 
-    def __init__(self, log, n_draws, n_samples):
-        self.log, self.n_draws, self.n_samples = log, n_draws, n_samples
+    def __init__(self, log, n_draws, task):
+        self.log, self.n_draws, self.task = log, n_draws, task
         self.n_before = 0
         self.begin(0.0)
 
@@ -41,10 +41,15 @@ class _Recorder:
         if self.best is None or there.value <= self.best.value:
             self.best = there
         self.log.add_exact(
-            self.n_draws + (self.n_before + n_passes) * self.n_samples,
+            self.n_draws + (self.n_before + n_passes) * self.task.n_samples,
             self.best.value,
             self.best.gap + ROUNDING_ERROR * self.width,
+            self._parameters,
         )
+
+    def _parameters(self):
+        v, leave = self.best.v, self.task.leave
+        return v if leave is None else leave(v)
 
 
 def choose_direction(task, objective, tol, rng):
@@ -64,7 +69,7 @@ def descend_over_kinks(task, n_draws, budget, log, dual_point=None):
     """
     tol = 0.0 if budget.tol is None else budget.tol
     rng = np.random.Generator(task.generator)
-    record = _Recorder(log, n_draws, task.n_samples)
+    record = _Recorder(log, n_draws, task)
     width = 0.0 if task.is_smooth else task.target.spread
     v = task.parameters()
     while True:

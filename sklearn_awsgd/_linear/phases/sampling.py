@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from sklearn_awsgd._kernels._loop import Costs
+from sklearn_awsgd._linear.fetching import FetchedDraws, FetchedProblem
 from sklearn_awsgd._solver.runs import solve
 from sklearn_awsgd._solver.stopping import AdaptiveRate, StopRule, ValidationStop
 from sklearn_awsgd._spaces import ProblemView, RowSpace
@@ -24,6 +26,14 @@ class Draws:
     space: RowSpace
     batch_size: int = 1  # draws that share one state of the sampler
     counts: np.ndarray | None = None  # draws of each row, added to
+    measured: bool = False  # whether costs are measured, not given
+
+    @property
+    def costs(self):
+        """What draws cost, for the loop; None where that is not known."""
+        if self.measured or self.space.costs is None:
+            return None
+        return Costs(self.space.costs)
 
     @property
     def n_rows(self):
@@ -34,6 +44,15 @@ class Draws:
         """Return the opened sampler of a task, given squared norms of gradients."""
         view = ProblemView(groups=task.target.groups, norms2=norms2)
         return self.sampler.open(self.space, view, task.number, task.generator)
+
+    def begin(self, task):
+        """Return the problem of a task and its opened sampler."""
+        if not task.data.is_source:
+            problem = task.make_problem()
+            return problem, self.open(task, problem.first_norms2())
+        problem = FetchedProblem(task)
+        opened = self.open(task, problem.first_norms2())
+        return problem, FetchedDraws(opened, task.data.X, problem, self.measured)
 
     def run(self, problem, opened, pass_length, budget, log, should_stop=None):
         """Run the loop; return its Outcome."""
@@ -46,10 +65,14 @@ class Draws:
             batch_size=self.batch_size,
             should_stop=should_stop,
             draw_counts=self.counts,
+            costs=self.costs,
         )
 
     def keep(self, task, opened):
         """Keep what the opened sampler of a task has learned."""
+        if isinstance(opened, FetchedDraws):
+            opened.close()
+            opened = opened.opened
         self.sampler.keep(task.number, opened)
 
 
@@ -60,8 +83,7 @@ def sample_first(task, draws, budget, log):
         DRAWS_PER_PARAMETER * (task.n_features + 1),
         int(SHARE_DRAWN_FIRST * draws.n_rows),
     )
-    problem = task.make_problem()
-    opened = draws.open(task, problem.first_norms2())
+    problem, opened = draws.begin(task)
     one_pass = replace(budget, max_passes=1)
     outcome = draws.run(problem, opened, min(draws.n_rows, n_draws), one_pass, log)
     draws.keep(task, opened)
@@ -74,8 +96,7 @@ def sample_until_stopped(task, draws, budget, log, n_iter_no_change, score=None)
     With `score`, which takes the task and returns its score on held-out data, that
     decides, and the parameters that scored best are kept.
     """
-    problem = task.make_problem()
-    opened = draws.open(task, problem.first_norms2())
+    problem, opened = draws.begin(task)
     if score is None:
         rule = StopRule(budget.tol, n_iter_no_change)
     else:

@@ -31,7 +31,8 @@ SPEED = 10
 def span_cost(task):
     """Return the passes that the span of the rows costs; inf where it is of no use."""
     n_rows, n_features = task.n_samples, task.n_features
-    if not n_rows < MOST_PARAMETERS <= n_features or task.penalty.l1 > 0:
+    suits = n_rows < MOST_PARAMETERS <= n_features and task.penalty.l1 == 0
+    if task.data.is_source or not suits:
         return np.inf
     X = task.data.X
     n_nonzero = X.nnz if sparse.issparse(X) else X.size
@@ -79,7 +80,7 @@ class Span:
             complete_state(inner, task.rate.name, task.average_start > 0)
             states.append(inner)
         data = replace(task.data, X=rows, norms2=np.einsum("ij,ij->i", rows, rows))
-        self.task = replace(task, data=data, states=states)
+        self.task = replace(task, data=data, states=states, leave=self.parameters)
 
     def _enter(self, coef):
         """Return Q^T w."""

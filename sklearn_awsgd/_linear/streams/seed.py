@@ -45,6 +45,8 @@ def seed_of(task):
     if n > MOST_ROWS:
         some, times = systematic_sample(a * (norms2 + 1), MOST_ROWS, rng)
         X, y, norms2, a = X[some], y[some], norms2[some], a[some] * times
+    elif data.is_source:
+        X = X[:]
     v = task.parameters().reshape(task.n_models, -1)
     scores = safe_sparse_dot(X, v[:, :-1].T, dense_output=True) + v[:, -1]
     if task.n_models > 1:
