@@ -18,14 +18,16 @@ OLDEST_VERSIONS := scikit-learn==1.6.0 numpy==1.26.4 scipy==1.11.4 joblib==1.3.2
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test test-newest test-oldest lint bench soak sanitize mutants coverage clean
+.PHONY: demo test test-newest test-oldest lint doc stubs tables wheel bench soak sanitize \
+	mutants coverage clean
 
 demo: .venv/extra-plot
 	$(BIN)/python examples/demo.py
+	$(BIN)/python examples/demo_digits.py
 
 test: test-newest test-oldest
 
-test-newest: .venv/extra-test
+test-newest: .venv/extra-test .venv/extra-doc .venv/extra-notebook
 	$(BIN)/python -m pytest tests -n auto
 	$(BIN)/python -m pytest --doctest-modules sklearn_awsgd
 	$(BIN)/python -m pytest --doctest-glob="*.rst" README.rst doc
@@ -39,6 +41,29 @@ lint: .venv/extra-lint
 	$(BIN)/ruff format --check .
 	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint sklearn_awsgd
 	$(BIN)/codespell sklearn_awsgd tests benchmarks examples doc Makefile *.rst
+
+# The pages, in doc/_build/html; the examples are run on the way. `make doc` in a shell
+# with SKLEARN_AWSGD_DATA runs them on the real data.
+doc: .venv/extra-doc
+	$(BIN)/python -m sphinx -b html -W --keep-going doc doc/_build/html
+
+# The table of the README, from benchmarks/results.
+tables:
+	$(PYTHON) doc/tools/tables.py
+
+# The type stubs, from signatures, tables of parameters and docstrings.
+stubs: .venv/package
+	$(BIN)/python doc/tools/stubs.py
+
+# A wheel in dist/, installed and tested in an environment of its own.
+wheel: .venv/package
+	rm -rf dist .venv-wheel
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	$(PYTHON) -m venv .venv-wheel
+	.venv-wheel/bin/python -m pip install --quiet dist/*.whl pytest hypothesis pandas
+	cd dist && ../.venv-wheel/bin/python -m pytest -q -p no:cacheprovider \
+		-c ../setup.cfg --rootdir .. ../tests/test_estimator_checks.py \
+		../tests/test_classifier.py
 
 # The real data are read from the folder that SKLEARN_AWSGD_DATA names.
 bench: .venv/package
@@ -67,17 +92,23 @@ coverage: .venv/extra-test .venv/extra-coverage
 	$(BIN)/python tests/tools/cover.py --least 95
 
 clean:
-	rm -rf .venv .venv-oldest build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
-	rm -f sklearn_awsgd/_kernels/*.c sklearn_awsgd/_kernels/*.so demo.png
+	rm -rf .venv .venv-oldest .venv-wheel build dist doc/_build doc/auto_examples
+	rm -rf doc/generated doc/sg_execution_times.rst *.egg-info
+	rm -rf .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -f sklearn_awsgd/_kernels/*.c sklearn_awsgd/_kernels/*.so demo*.png
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Without build isolation, so that NumPy and SciPy are fetched once, and without debug
-# symbols, which take a quarter of the compiler's time.
+# Without build isolation, so that NumPy and SciPy are fetched once.
 .venv/package: setup.py setup.cfg pyproject.toml $(KERNELS)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet $$($(BUILD_REQUIRES))
-	CFLAGS="-g0 $$CFLAGS" $(BIN)/python -m pip install --quiet --no-build-isolation \
-		--editable .
+	$(BIN)/python -m pip install --quiet --no-build-isolation --editable .
+	touch $@
+
+# The linters read the sources only: nothing has to be compiled for them.
+.venv/extra-lint: setup.cfg
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet $$($(EXTRA) lint)
 	touch $@
 
 .venv/extra-%: .venv/package

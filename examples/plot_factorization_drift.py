@@ -7,11 +7,12 @@ draw 20,000 ones replace them. The model factorizes the stream as it comes; the 
 learns which pixels are worth drawing. If it works, its pixel probabilities show a zero
 that fades into a one. This is the experiment of the paper's Figure 6.
 
-With ``--data DIR``, a folder with ``mnist.npz`` (arrays ``X_train`` and ``y_train``),
-the images are those of MNIST; otherwise they are scikit-learn's digits.
+The images are scikit-learn's digits; where the environment variable
+SKLEARN_AWSGD_DATA names a folder with ``mnist.npz`` (arrays ``X_train`` and
+``y_train``), they are those of MNIST.
 """
 
-import argparse
+import os
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -21,17 +22,13 @@ from sklearn.datasets import load_digits
 from sklearn_awsgd import AWSGDMatrixFactorization
 from sklearn_awsgd.samplers import RowColumnSampler
 
-parser = argparse.ArgumentParser(description=__doc__.split("\n")[1])
-parser.add_argument("--data", help="folder with mnist.npz")
-parser.add_argument("--save", action="store_true", help="save the figure as PNG")
-options, _ = parser.parse_known_args()
-
 # %%
 # The images, and a stream of them. Each call of ``partial_fit`` gets as many images as
 # have about 2,000 pixels, which is one pass of about 2,000 draws.
 
-if options.data:
-    with np.load(Path(options.data) / "mnist.npz", allow_pickle=False) as mnist:
+path = Path(os.environ.get("SKLEARN_AWSGD_DATA", ""), "mnist.npz")
+if path.is_file():
+    with np.load(path, allow_pickle=False) as mnist:
         images = mnist["X_train"].reshape(-1, 784) / 255.0
         labels = mnist["y_train"]
 else:
@@ -83,10 +80,7 @@ figure.colorbar(
     picture, ax=axes, label="probability of the pixel, uniform = 1", shrink=0.7
 )
 figure.suptitle("What the sampler looks at while zeros turn into ones")
-if options.save:
-    figure.savefig(Path(__file__).with_suffix(".png"), dpi=100)
-else:
-    plt.show()
+plt.show()
 
 # %%
 # The pixels of the zero stand out after a few thousand draws, a handful of visits of

@@ -10,18 +10,11 @@ before it predicts them.
 The ratings are generated, so that the answer is known: tastes have 4 dimensions.
 """
 
-import argparse
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.model_selection import GridSearchCV
 
 from sklearn_awsgd import AWSGDMatrixFactorization, matrix_from_entries
-
-parser = argparse.ArgumentParser(description=__doc__.split("\n")[1])
-parser.add_argument("--save", action="store_true", help="save the figure as PNG")
-options, _ = parser.parse_known_args()
 
 # %%
 # 60 ratings of 1 to 5 by each of 600 users, out of 300 items. Popular items are rated
@@ -78,10 +71,7 @@ axis.set(
 axis.set_xticks(factors, [str(k) for k in factors])
 axis.minorticks_off()
 axis.legend()
-if options.save:
-    figure.savefig(Path(__file__).with_suffix(".png"), dpi=100)
-else:
-    plt.show()
+plt.show()
 
 # %%
 # The score peaks near the true number of dimensions. The items that the best model

@@ -11,9 +11,6 @@ The documents are drawn from 8 topics. Which factors tell the topics apart, thos
 TruncatedSVD, of the squared error or of the Poisson loss, when documents get shorter?
 """
 
-import argparse
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
 from scipy import sparse
@@ -24,10 +21,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from sklearn_awsgd import AWSGDMatrixFactorization
-
-parser = argparse.ArgumentParser(description=__doc__.split("\n")[1])
-parser.add_argument("--save", action="store_true", help="save the figure as PNG")
-options, _ = parser.parse_known_args()
 
 # %%
 # Words have the frequencies of Zipf's law; a topic makes some of them more frequent.
@@ -81,10 +74,7 @@ axis.set(
 axis.set_xticks(lengths, [str(length) for length in lengths])
 axis.minorticks_off()
 axis.legend()
-if options.save:
-    figure.savefig(Path(__file__).with_suffix(".png"), dpi=100)
-else:
-    plt.show()
+plt.show()
 
 # %%
 # With 40 words and more the Poisson factors tell the topics apart best; shorter ones

@@ -15,9 +15,6 @@ little bias, at most a fraction of the standard error. Which one gets to a small
 bar first?
 """
 
-import sys
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import make_classification
@@ -104,6 +101,7 @@ right.set_xlabel("predictions of the expensive model")
 right.set_ylabel("standard error, relative to the loss")
 right.set_title("Error against cost")
 right.legend()
+plt.show()
 
 # %%
 # With the labels alone the error is several times smaller than that of a plain average
@@ -114,8 +112,3 @@ right.legend()
 # data, where the labels say most, it is no better than them. A jump of a curve is a
 # rare large loss that had not been seen before: that is what intervals have to allow
 # for, and why they are longer above than below.
-
-if "--save" in sys.argv:
-    figure.savefig(Path(__file__).with_suffix(".png"), dpi=120)
-else:
-    plt.show()

@@ -13,18 +13,11 @@ and where the exploration policy goes more often than the target policy. Lower r
 success of the target policy over episodes, computed exactly, of ten runs.
 """
 
-import argparse
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
 
 from sklearn_awsgd import AWSGDPolicyGradient
 from sklearn_awsgd.datasets import MOVES, GridWorld
-
-parser = argparse.ArgumentParser(description=__doc__.split("\n")[1])
-parser.add_argument("--save", action="store_true", help="save the figure as PNG")
-options, _ = parser.parse_known_args()
 
 SIZE, HORIZON = 15, 90
 grid = GridWorld(SIZE, max_steps=HORIZON, random_state=3)
@@ -144,10 +137,7 @@ for name, curve in curves.items():
 axis.set(xlabel="episodes", ylabel="success of the target policy", ylim=(-0.02, 1.02))
 axis.legend(loc="center right", title="mean of ten runs; thin: each run")
 axis.grid(alpha=0.3)
-if options.save:
-    figure.savefig(Path(__file__).with_suffix(".png"), dpi=100)
-else:
-    plt.show()
+plt.show()
 
 for name, curve in curves.items():
     print(f"{name:32} success after 3,000 episodes {curve[:, -1].mean():.2f}")

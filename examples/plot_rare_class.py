@@ -1,15 +1,12 @@
-"""Which rows does the sampler draw, and why?
+"""
+Which rows does the sampler draw, and why?
+==========================================
 
 The digits that come with scikit-learn; the model has to find the eights, most of which
 were removed. Plain SGD draws every digit alike. The level sampler learns which of them
 still move the model. Here it runs with plain steps, so that all there is to see is
 sampling, and every draw of every row is counted.
-
-Run it with ``--save`` to write the picture beside this file.
 """
-
-import argparse
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -20,6 +17,9 @@ from sklearn_awsgd import AWSGDClassifier
 DIGIT, KEPT = 8, 0.3
 N_PASSES = 30
 BLUE, ORANGE = "#0072b2", "#d55e00"
+
+# %%
+# The digits, most eights left out, and what will be drawn.
 
 
 def load_data():
@@ -81,46 +81,36 @@ def plot_images(figure, X, digits, counts):
         axes.set(xticks=[], yticks=[])
 
 
-def main():
-    """Fit, print the table, draw the picture."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--save", action="store_true")
-    save = parser.parse_args().save or plt.get_backend().lower() == "agg"
+# %%
+# Fit, and count every draw of every row.
 
-    X, y, digits = load_data()
-    clf = AWSGDClassifier(
-        sampler="level",
-        learning_rate="adagrad",
-        max_iter=N_PASSES,
-        tol=None,
-        count_draws=True,
-        random_state=0,
-    ).fit(X, y)
-    counts = clf.draw_counts_[0]
+X, y, digits = load_data()
+clf = AWSGDClassifier(
+    sampler="level",
+    learning_rate="adagrad",
+    max_iter=N_PASSES,
+    tol=None,
+    count_draws=True,
+    random_state=0,
+).fit(X, y)
+counts = clf.draw_counts_[0]
+eights = counts[y == 1].sum() / counts.sum()
+order = np.sort(counts)[::-1]
+half = np.searchsorted(np.cumsum(order), counts.sum() / 2) + 1
+print(f"Eights: {y.mean():.1%} of the rows, {eights:.1%} of the draws.")
+print(f"Half of the draws went to {half} of the {len(y)} rows.")
+print(f"Noise of plain draws over ours: {clf.variance_gain_[0]:.1f}.")
 
-    figure = plt.figure(figsize=(13, 4.4), layout="constrained")
-    left, right = figure.subfigures(1, 2, width_ratios=[3, 1])
-    over_time, by_row = left.subplots(1, 2)
-    plot_share(over_time, clf, y)
-    plot_rows(by_row, clf, X, y, counts)
-    plot_images(right, X, digits, counts)
+# %%
+figure = plt.figure(figsize=(13, 4.4), layout="constrained")
+left, right = figure.subfigures(1, 2, width_ratios=[3, 1])
+over_time, by_row = left.subplots(1, 2)
+plot_share(over_time, clf, y)
+plot_rows(by_row, clf, X, y, counts)
+plot_images(right, X, digits, counts)
+plt.show()
 
-    eights = counts[y == 1].sum() / counts.sum()
-    order = np.sort(counts)[::-1]
-    half = np.searchsorted(np.cumsum(order), counts.sum() / 2) + 1
-    print(f"Eights: {y.mean():.1%} of the rows, {eights:.1%} of the draws.")
-    print(f"Half of the draws went to {half} of the {len(y)} rows.")
-    print(f"Noise of plain draws over ours: {clf.variance_gain_[0]:.1f}.")
-    print(
-        "Learnt: a row is drawn about as often as the model is wrong about it. Eights\n"
-        "are drawn often because most of them are hard to tell; another digit that\n"
-        "looks like an eight is drawn often too, and easy rows hardly ever."
-    )
-    if save:
-        figure.savefig(Path(__file__).with_suffix(".png"), dpi=130)
-    else:
-        plt.show()
-
-
-if __name__ == "__main__":
-    main()
+# %%
+# A row is drawn about as often as the model is wrong about it. Eights are drawn often
+# because most of them are hard to tell; another digit that looks like an eight is drawn
+# often too, and easy rows hardly ever.

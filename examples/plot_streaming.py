@@ -1,15 +1,12 @@
-"""Does the learned sampling follow a stream whose class balance drifts?
+"""
+Does the learned sampling follow a stream whose class balance drifts?
+=====================================================================
 
 A stream of rows in chunks, seen once each by ``partial_fit``. The positive class falls
 from a fifth of the rows to one in a hundred and comes back. Nothing tells the model so.
 The label sampler watches the gradients of both classes, and its probability to draw a
 positive row has to follow by itself.
-
-Run it with ``--save`` to write the picture beside this file.
 """
-
-import argparse
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -60,46 +57,40 @@ def follow(forgetting, seed):
     return learned, best, gain
 
 
-def main():
-    """Run the stream, print the table, draw the picture."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--save", action="store_true")
-    save = parser.parse_args().save or plt.get_backend().lower() == "agg"
+# %%
+# Three memories of the sampler, five streams each.
 
-    seen = np.arange(1, N_CHUNKS + 1) * CHUNK
-    figure, (top, bottom) = plt.subplots(
-        2, 1, figsize=(8, 6.2), sharex=True, layout="constrained", height_ratios=[3, 2]
-    )
-    rare = shares() < (HIGH + LOW) / 2
-    for forgetting, color in STYLES.items():
-        runs = np.array([follow(forgetting, seed) for seed in SEEDS])
-        learned, best, gain = runs.mean(axis=0)
-        top.plot(seen, learned, color=color, label=f"drawn, forgetting={forgetting:g}")
-        if forgetting == max(STYLES):
-            top.plot(seen, best, "k", lw=0.8, label="best for the model of the moment")
-        bottom.plot(seen, gain, color=color)
-        print(
-            f"forgetting={forgetting:<7g} plain noise over ours: "
-            f"{gain[rare].mean():.1f} while the class is rare, "
-            f"{gain[~rare].mean():.1f} otherwise"
-        )
+seen = np.arange(1, N_CHUNKS + 1) * CHUNK
+rare = shares() < (HIGH + LOW) / 2
+found = {
+    forgetting: np.mean([follow(forgetting, seed) for seed in SEEDS], axis=0)
+    for forgetting in STYLES
+}
+for forgetting, (_, _, gain) in found.items():
     print(
-        "Learnt: the probability falls and rises with the class, but by far less than\n"
-        "its share, since a class that gets rare is also predicted worse. The gain is\n"
-        "there when it is needed. A forgetting above the default 0.001 follows a fast\n"
-        "drift more closely."
+        f"forgetting={forgetting:<7g} plain noise over ours: "
+        f"{gain[rare].mean():.1f} while the class is rare, "
+        f"{gain[~rare].mean():.1f} otherwise"
     )
-    top.plot(seen, shares(), color="#777777", ls="--", label="share in the stream")
-    top.set(yscale="log", ylabel="probability of a positive row")
-    top.legend(frameon=False, fontsize=9)
-    top.set_title("A class becomes rare and comes back; mean of five streams")
-    bottom.axhline(1, color="#777777", ls="--")
-    bottom.set(xlabel="rows seen", ylabel="noise of plain draws over ours")
-    if save:
-        figure.savefig(Path(__file__).with_suffix(".png"), dpi=130)
-    else:
-        plt.show()
 
+# %%
+figure, (top, bottom) = plt.subplots(
+    2, 1, figsize=(8, 6.2), sharex=True, layout="constrained", height_ratios=[3, 2]
+)
+for forgetting, color in STYLES.items():
+    learned, best, gain = found[forgetting]
+    top.plot(seen, learned, color=color, label=f"drawn, forgetting={forgetting:g}")
+    bottom.plot(seen, gain, color=color)
+top.plot(seen, best, "k", lw=0.8, label="best for the model of the moment")
+top.plot(seen, shares(), color="#777777", ls="--", label="share in the stream")
+top.set(yscale="log", ylabel="probability of a positive row")
+top.legend(frameon=False, fontsize=9)
+top.set_title("A class becomes rare and comes back; mean of five streams")
+bottom.axhline(1, color="#777777", ls="--")
+bottom.set(xlabel="rows seen", ylabel="noise of plain draws over ours")
+plt.show()
 
-if __name__ == "__main__":
-    main()
+# %%
+# The probability falls and rises with the class, but by far less than its share, since
+# a class that gets rare is also predicted worse. The gain is there when it is needed. A
+# forgetting above the default 0.001 follows a fast drift more closely.

@@ -1,13 +1,12 @@
-"""How close does partial_fit come to a model that is refitted on all rows so far?
+"""
+How close does partial_fit come to a model that is refitted on all rows so far?
+===============================================================================
 
 A stream of rows in chunks, with a rare class, whose model changes half-way. Every chunk
 is predicted before it is learned, by ``AWSGDClassifier`` and ``SGDClassifier`` at their
 defaults, and by a logistic regression that is fitted to all rows so far, before every
-chunk. Run it with ``--save`` to write the picture beside this file.
+chunk.
 """
-
-import argparse
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -21,6 +20,7 @@ COLORS = {
     "AWSGDClassifier": "#d55e00",
     "SGDClassifier": "#56b4e9",
     "refit on all rows so far": "#0072b2",
+    "true probabilities": "black",
 }
 
 
@@ -48,7 +48,7 @@ def follow(X, y):
         "AWSGDClassifier": AWSGDClassifier(random_state=0),
         "SGDClassifier": SGDClassifier(loss="log_loss", random_state=0),
     }
-    found = {name: [] for name in COLORS}
+    found = {name: [] for name in [*learners, "refit on all rows so far"]}
     for start in range(0, len(y), CHUNK):
         chunk = slice(start, start + CHUNK)
         for name, learner in learners.items():
@@ -71,47 +71,35 @@ def smooth(values):
     return (sums[ends] - sums[begins]) / (ends - begins)
 
 
-def main():
-    """Follow the stream, print the table, draw the picture."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--save", action="store_true")
-    save = parser.parse_args().save or plt.get_backend().lower() == "agg"
+# %%
+# Losses before the change, and well after it.
 
-    X, y, p = make_stream()
-    truth = log_losses(p, y).reshape(N_CHUNKS, CHUNK).mean(axis=1)[1:]
-    rows = np.arange(1, N_CHUNKS) * CHUNK
-    half = len(rows) // 2
-    figure, axes = plt.subplots(figsize=(8, 4.6), layout="constrained")
-    for name, losses in follow(X, y).items():
-        axes.plot(rows, smooth(losses), color=COLORS[name], label=name)
-        before, after = losses[half // 2 : half].mean(), losses[-half // 2 :].mean()
-        print(f"{name:26s} before the change {before:.3f}, well after it {after:.3f}")
-    print(
-        f"{'true probabilities':26s} before the change "
-        f"{truth[half // 2 : half].mean():.3f}, well after it "
-        f"{truth[-half // 2 :].mean():.3f}"
-    )
-    print(
-        "Learnt: before the change partial_fit is as good as the refit. After it the\n"
-        "refit keeps averaging two models, and partial_fit forgets the first."
-    )
-    axes.plot(rows, smooth(truth), "k", lw=0.8, label="true probabilities")
-    axes.axvline(len(y) // 2, color="#777777", ls="--", lw=0.8)
-    axes.set(
-        yscale="log",
-        xlabel="rows seen",
-        ylabel=f"log-loss of new rows, mean of {SMOOTHING} chunks",
-        title="A stream whose model changes half-way",
-    )
-    ticks = [0.25, 0.5, 1, 2]
-    axes.set_yticks(ticks, map(str, ticks))
-    axes.minorticks_off()
-    axes.legend(frameon=False, fontsize=9)
-    if save:
-        figure.savefig(Path(__file__).with_suffix(".png"), dpi=130)
-    else:
-        plt.show()
+X, y, p = make_stream()
+truth = log_losses(p, y).reshape(N_CHUNKS, CHUNK).mean(axis=1)[1:]
+found = {**follow(X, y), "true probabilities": truth}
+rows = np.arange(1, N_CHUNKS) * CHUNK
+half = len(rows) // 2
+for name, losses in found.items():
+    before, after = losses[half // 2 : half].mean(), losses[-half // 2 :].mean()
+    print(f"{name:26s} before the change {before:.3f}, well after it {after:.3f}")
 
+# %%
+figure, axes = plt.subplots(figsize=(8, 4.6), layout="constrained")
+for name, losses in found.items():
+    axes.plot(rows, smooth(losses), color=COLORS[name], label=name)
+axes.axvline(len(y) // 2, color="#777777", ls="--", lw=0.8)
+axes.set(
+    yscale="log",
+    xlabel="rows seen",
+    ylabel=f"log-loss of new rows, mean of {SMOOTHING} chunks",
+    title="A stream whose model changes half-way",
+)
+ticks = [0.25, 0.5, 1, 2]
+axes.set_yticks(ticks, map(str, ticks))
+axes.minorticks_off()
+axes.legend(frameon=False, fontsize=9)
+plt.show()
 
-if __name__ == "__main__":
-    main()
+# %%
+# Before the change ``partial_fit`` is as good as the refit. After it the refit keeps
+# averaging two models, and ``partial_fit`` forgets the first.

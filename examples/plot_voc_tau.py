@@ -1,4 +1,6 @@
-"""How soon are classifiers of rare image labels good, and what do they draw?
+"""
+How soon are classifiers of rare image labels good, and what do they draw?
+==========================================================================
 
 As Figures 1 and 2 of the paper: mean average precision on test data against passes and
 against CPU seconds, and the learned probability to draw a positive row of each class
@@ -10,13 +12,11 @@ over time. Contestants are
 - our level sampler,
 - AWSGDClassifier at its defaults.
 
-All but the last have the step sizes of the paper, AdaGrad from 0.1. The data are the 20
-Pascal VOC labels of COCO photographs when ``--data`` or the environment variable
-SKLEARN_AWSGD_DATA names the folder with coco_effnetlite0.npz; else scikit-learn's
-digits. Run it with ``--save`` to write the picture beside this file.
+All but the last have the step sizes of the paper, AdaGrad from 0.1. The data are
+scikit-learn's digits; where the environment variable SKLEARN_AWSGD_DATA names a folder
+with ``coco_effnetlite0.npz``, they are the 20 Pascal VOC labels of COCO photographs.
 """
 
-import argparse
 import os
 import time
 import warnings
@@ -51,9 +51,10 @@ CONTESTANTS = {
 }
 
 
-def load_data(folder):
+def load_data():
     """Return the split data with indicator targets, names of the labels and a title."""
-    if folder is None:
+    path = Path(os.environ.get("SKLEARN_AWSGD_DATA", ""), "coco_effnetlite0.npz")
+    if not path.is_file():
         X, y = load_digits(return_X_y=True)
         Y = (y[:, None] == np.arange(10)).astype(int)
         parts = train_test_split(X / 16, Y, test_size=0.5, random_state=0, stratify=y)
@@ -62,7 +63,7 @@ def load_data(folder):
             [str(digit) for digit in range(10)],
             "digits, one against the rest",
         )
-    with np.load(Path(folder) / "coco_effnetlite0.npz", allow_pickle=False) as z:
+    with np.load(path, allow_pickle=False) as z:
         X, columns, test = z["X"].astype(np.float32), z["voc20_columns"], z["test"]
         Y, names = z["Y"][:, columns].astype(int), [str(n) for n in z["voc20_names"]]
     X, test = normalize(X), test.astype(bool)
@@ -138,60 +139,52 @@ def plot_probabilities(axes, history, Y, names):
         )
 
 
-def main():
-    """Run the contestants, print the table, draw the picture."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", default=os.environ.get("SKLEARN_AWSGD_DATA"))
-    parser.add_argument("--save", action="store_true")
-    arguments = parser.parse_args()
-    save = arguments.save or plt.get_backend().lower() == "agg"
-    warnings.simplefilter("ignore", ConvergenceWarning)
-    data, names, title = load_data(arguments.data)
-    Y = data[2]
+# %%
+# All contestants, three seeds each.
 
-    figure, (left, middle, right) = plt.subplots(
-        1, 3, figsize=(17, 5), layout="constrained"
-    )
-    middle.sharey(left)
-    print(f"{title}: test mean average precision, mean of {len(SEEDS)} seeds")
-    for name, (parameters, in_pieces, color) in CONTESTANTS.items():
-        run = run_in_pieces if in_pieces else run_whole
-        runs = [run(parameters, seed, data) for seed in SEEDS]
-        passes, seconds = (np.mean([run[k] for run in runs], axis=0) for k in (0, 1))
-        scores = np.array([run[2] for run in runs])
-        mean = scores.mean(axis=0)
-        for axes, x in ((left, passes), (middle, seconds)):
-            axes.plot(x, mean, color=color, marker="o", ms=3.5, label=name)
-            low, high = scores.min(axis=0), scores.max(axis=0)
-            axes.fill_between(x, low, high, color=color, alpha=0.15, lw=0)
-        second, third = np.interp([2, 3], passes, mean)
-        print(
-            f"  {name:26} {second:.4f} after 2 passes, {third:.4f} after 3, "
-            f"{mean[-1]:.4f} at the end, {seconds[-1]:.2f} s"
-        )
-        if name == "AW-SGD of the paper":
-            plot_probabilities(right, runs[0][3].sampling_history_, Y, names)
+warnings.simplefilter("ignore", ConvergenceWarning)
+data, names, title = load_data()
+found = {}
+print(f"{title}: test mean average precision, mean of {len(SEEDS)} seeds")
+for name, (parameters, in_pieces, _) in CONTESTANTS.items():
+    run = run_in_pieces if in_pieces else run_whole
+    runs = [run(parameters, seed, data) for seed in SEEDS]
+    passes, seconds = (np.mean([run[k] for run in runs], axis=0) for k in (0, 1))
+    scores = np.array([run[2] for run in runs])
+    found[name] = passes, seconds, scores, runs[0][3]
+    mean = scores.mean(axis=0)
+    second, third = np.interp([2, 3], passes, mean)
     print(
-        "Learnt: with the same steps, what is drawn matters most where labels are\n"
-        "rare, and in the first passes. The paper's sampler starts from balanced\n"
-        "classes and draws fewer positives as they are learned, to about the same\n"
-        "precision. The default, which goes on with exact passes, is ahead of all\n"
-        "from the second pass on."
+        f"  {name:26} {second:.4f} after 2 passes, {third:.4f} after 3, "
+        f"{mean[-1]:.4f} at the end, {seconds[-1]:.2f} s"
     )
-    left.set(xscale="log", xlabel="passes", ylabel="test mean average precision")
-    left.set_xticks([0.125, 0.25, 0.5, 1, 2, 4], ["1/8", "1/4", "1/2", 1, 2, 4])
-    left.minorticks_off()
-    left.set_title(f"{title}:\nmean and range of {len(SEEDS)} seeds")
-    left.legend(frameon=False, loc="lower right")
-    middle.set(xscale="log", xlabel="CPU seconds, all labels")
-    middle.set_title("The same against time")
-    for axes in (left, middle):
-        axes.grid(alpha=0.25)
-    if save:
-        figure.savefig(Path(__file__).with_suffix(".png"), dpi=130)
-    else:
-        plt.show()
 
+# %%
+figure, (left, middle, right) = plt.subplots(
+    1, 3, figsize=(17, 5), layout="constrained"
+)
+middle.sharey(left)
+for name, (passes, seconds, scores, _) in found.items():
+    color = CONTESTANTS[name][2]
+    for axes, x in ((left, passes), (middle, seconds)):
+        mean, low, high = (f(scores, axis=0) for f in (np.mean, np.min, np.max))
+        axes.plot(x, mean, color=color, marker="o", ms=3.5, label=name)
+        axes.fill_between(x, low, high, color=color, alpha=0.15, lw=0)
+of_paper = found["AW-SGD of the paper"][3]
+plot_probabilities(right, of_paper.sampling_history_, data[2], names)
+left.set(xscale="log", xlabel="passes", ylabel="test mean average precision")
+left.set_xticks([0.125, 0.25, 0.5, 1, 2, 4], ["1/8", "1/4", "1/2", 1, 2, 4])
+left.minorticks_off()
+left.set_title(f"{title}:\nmean and range of {len(SEEDS)} seeds")
+left.legend(frameon=False, loc="lower right")
+middle.set(xscale="log", xlabel="CPU seconds, all labels")
+middle.set_title("The same against time")
+for axes in (left, middle):
+    axes.grid(alpha=0.25)
+plt.show()
 
-if __name__ == "__main__":
-    main()
+# %%
+# With the same steps, what is drawn matters most where labels are rare, and in the
+# first passes. The paper's sampler starts from balanced classes and draws fewer
+# positives as they are learned, to about the same precision. The default, which goes on
+# with exact passes, is ahead of all from the second pass on.

@@ -1,0 +1,296 @@
+"""Tables of the pages and of the README, made from ``benchmarks/results/*.json``.
+
+The pages include what ``make doc`` writes here; the README has its table between two
+comments, and ``make tables`` writes it again after a benchmark. A test compares.
+"""
+
+import json
+import math
+import textwrap
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+README = ROOT / "README.rst"
+BEGIN, END = ".. begin of the table", ".. end of the table"
+PEERS = {
+    "lbfgs": "lbfgs",
+    "newton-cholesky": "newton-cholesky",
+    "liblinear dual": "liblinear",
+    "saga": "saga",
+    "SGDClassifier tuned": "SGDClassifier, tuned",
+}
+# One set of each kind for the README; the page has all of them.
+SHOWN = (
+    "w8a a9a cover_2v4 mammography mnist/0 coco/0 newsgroups/0 imbalanced "
+    "heterogeneous sparse"
+).split()
+
+
+def read(name):
+    """Return the committed results of a benchmark."""
+    return json.loads((RESULTS / f"{name}.json").read_text())
+
+
+def number(value, digits=2):
+    """Return a number as text with some digits, a dash if it was not reached."""
+    if isinstance(value, str):
+        return value
+    if value is None or not math.isfinite(value):
+        return "--"
+    if value == 0:
+        return "0"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{min(decimals, 6)}f}"
+
+
+def rst_table(columns, rows):
+    """Return a simple table of reStructuredText."""
+    cells = [[str(cell) for cell in row] for row in [columns, *rows]]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    rule = "  ".join("=" * width for width in widths)
+
+    def line(row):
+        padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        return "  ".join(padded).rstrip()
+
+    return "\n".join([rule, line(cells[0]), rule, *map(line, cells[1:]), rule]) + "\n"
+
+
+def times(peer, ours):
+    """Return how many times as long a peer took."""
+    return f"{number(peer / ours)}x" if math.isfinite(peer) else "--"
+
+
+def solver_rows(rows):
+    """Return rows of the table of solvers: ours in seconds, peers as multiples."""
+    return [
+        [f"{row['ours']:.3f} s", *(times(row[peer], row["ours"]) for peer in PEERS)]
+        for row in rows
+    ]
+
+
+def readme_table():
+    """Return the README's table: sets of each kind, one penalty, one accuracy."""
+    results = read("time_to_optimum")
+    of_set = {
+        row["set"]: row
+        for row in results["rows"]
+        if row["alpha"] == 1e-4 and row["to"] == 1e-3
+    }
+    rows = [of_set[name] for name in SHOWN]
+    table = rst_table(
+        ["data", "ours", *PEERS.values()],
+        [[row["set"], *cells] for row, cells in zip(rows, solver_rows(rows))],
+    )
+    summary = results["summary"]
+    mean = summary["geometric mean of ours / best peer of each set"]
+    unseen = summary["the same for sets that no constant was chosen on"]
+    n_sets = len({row["set"] for row in results["rows"]})
+    text = (
+        f"Over {n_sets} sets, two penalties and three accuracies, ours takes "
+        f"{mean:.2f} of the time of the *best* peer of each row (geometric mean; "
+        f"{unseen:.2f} on the sets that no constant of ours was chosen on), at worst "
+        f"{summary['largest ratio']:.2f}."
+    )
+    return f"\n{table}\n{textwrap.fill(text, 88)}\n"
+
+
+def all_solvers():
+    """Return every row of the benchmark of solvers."""
+    results = read("time_to_optimum")
+    rows = results["rows"]
+    table = rst_table(
+        ["data", "alpha", "to", "ours", *PEERS.values(), "ours / best peer"],
+        [
+            [
+                row["set"],
+                f"{row['alpha']:g}",
+                f"{100 * row['to']:g} %",
+                *cells,
+                number(row["ratio"] or None),
+            ]
+            for row, cells in zip(rows, solver_rows(rows))
+        ],
+    )
+    facts = rst_table(
+        ["summary", ""],
+        [[text, number(value)] for text, value in results["summary"].items()],
+    )
+    return f"{facts}\n{table}"
+
+
+def hinge():
+    """Return seconds to the optimum of hinge losses."""
+    return rst_table(
+        ["data", "alpha", "to", "ours", "LinearSVC", "SGDClassifier"],
+        [
+            [
+                row["set"],
+                f"{row['alpha']:g}",
+                f"{100 * row['to']:g} %",
+                f"{row['ours']:.2f} s",
+                times(row["LinearSVC"], row["ours"]),
+                times(row["SGDClassifier"], row["ours"]),
+            ]
+            for row in read("sampling")["kinks"]
+        ],
+    )
+
+
+def draws():
+    """Return passes of draws until 1 % and 0.1 %."""
+    names = ("level", "label", "shuffled", "with replacement")
+    return rst_table(
+        ["data", "positive", "to", *names],
+        [
+            [
+                row["set"],
+                f"{row['positive']:.1%}",
+                f"{100 * row['to']:g} %",
+                *(number(row[name]) for name in names),
+            ]
+            for row in read("sampling")["draws"]
+        ],
+    )
+
+
+def factorization():
+    """Return held-out errors and seconds of factorizations."""
+    results = read("factorization")
+    ratings = rst_table(
+        ["MovieLens 100k", "RMSE", "CPU s"],
+        [
+            [name, f"{row['rmse']:.4f}", number(row["CPU s"])]
+            for name, row in results["movielens"].items()
+        ],
+    )
+    pixels = rst_table(
+        ["MNIST zeros, half missing", *results["inpainting"]["columns"]],
+        [
+            [name, f"{row[0]:.4f}", number(row[1])]
+            for name, row in results["inpainting"].items()
+            if isinstance(row, list) and name != "columns"
+        ],
+    )
+    return f"{ratings}\n{pixels}"
+
+
+def evaluations():
+    """Return how many evaluations of a loss are saved."""
+    kinds = {
+        "ours_uniform": "uniform",
+        "ours_label": "by label",
+        "ours_surrogate": "with a cheap surrogate",
+        "ours_learned": "with a learned surrogate",
+    }
+    return rst_table(
+        ["sampler", "pools", "median", "least", "median, with replacement"],
+        [
+            [
+                kinds.get(row["sampler"], row["sampler"]),
+                f"{row['n_rows']}, {'unseen' if row['unseen'] else 'seen'}",
+                number(row["median_gain_over_uniform"]),
+                number(row["least_gain_over_uniform"]),
+                number(row["median_gain_over_uniform_with_replacement"]),
+            ]
+            for row in read("importance")["gains"]
+        ],
+    )
+
+
+def figure3():
+    """Return the standard deviations of the paper's third figure."""
+    return rst_table(
+        ["entries seen of 10,000", "one draw", "the best product", "the estimate"],
+        [
+            [
+                f"{row['evaluations']:,}",
+                number(row["gain_of_one_draw"]),
+                number(row["best_product"]),
+                number(row["gain_of_estimate"]),
+            ]
+            for row in read("importance")["figure3"]
+        ],
+    )
+
+
+def figure4():
+    """Return losses and epochs of the paper's fourth figure."""
+    return rst_table(
+        ["", "uniform after 10 epochs", "ours after 10 passes", "ours is there after"],
+        [
+            [
+                name,
+                number(row["uniform loss after 10 epochs"], 3),
+                number(row["our loss after 1, 2, 3, 5, 10 passes"][-1], 3),
+                f"{row['epochs of ours to that loss']} epochs",
+            ]
+            for name, row in read("factorization")["figure4"].items()
+        ],
+    )
+
+
+def figure5():
+    """Return the speed-ups on the zeros of MNIST."""
+    rows = []
+    for name, value in read("factorization")["mnist"].items():
+        if name.startswith("default / ") or name.startswith("learned draws / "):
+            contestants, _, how = name.partition(": ")[0].rpartition(", ")
+            found = (
+                [f"{v}x" for v in value] if isinstance(value, list) else ["--", "--"]
+            )
+            rows.append([contestants, how, *found])
+    return rst_table(["contestants", "factors of the rows", "epochs", "CPU"], rows)
+
+
+def table1():
+    """Return the probabilities of success on the paper's grids."""
+    rows = read("policy")["grid"]
+    marks = ["1,000", "3,000", "10,000", "20,000"]
+    return rst_table(
+        ["l", "horizon", "chance", "contestant", *marks],
+        [
+            [
+                row["l"],
+                f"{row['horizon']:,}",
+                f"{row['chance']:.2%}",
+                row["contestant"],
+                *(f"{row[mark]:.2f}" for mark in marks),
+            ]
+            for row in rows
+        ],
+    )
+
+
+PAGES = {
+    "solvers": all_solvers,
+    "hinge": hinge,
+    "draws": draws,
+    "factorization": factorization,
+    "evaluations": evaluations,
+    "figure3": figure3,
+    "figure4": figure4,
+    "figure5": figure5,
+    "table1": table1,
+}
+
+
+def write_pages(folder):
+    """Write every table that a page includes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, make in PAGES.items():
+        # A class of its own: cells with figures are not broken into lines.
+        table = textwrap.indent(make(), "   ")
+        (folder / f"{name}.inc").write_text(f".. container:: figures\n\n{table}")
+
+
+def with_table(text):
+    """Return the README with its table made anew."""
+    before, rest = text.split(BEGIN)
+    after = rest.split(END)[1]
+    return f"{before}{BEGIN}\n{readme_table()}\n{END}{after}"
+
+
+if __name__ == "__main__":
+    README.write_text(with_table(README.read_text()))
