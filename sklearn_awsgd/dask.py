@@ -1,5 +1,7 @@
 """Estimators for dask collections: the same optimum, on a cluster."""
 
+import inspect
+
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -29,6 +31,15 @@ from sklearn_awsgd._partitions.cluster import (
 from sklearn_awsgd._partitions.linear import fit_partitions
 from sklearn_awsgd._partitions.rows import Partition
 from sklearn_awsgd._validation import unchanged_on_failure
+
+
+def _documented(cls):
+    """Give a docstring the parameters and attributes of the local estimator."""
+    local = inspect.cleandoc(cls._local_class().__doc__)
+    begin, end = local.index("Parameters\n---"), local.index("See Also\n---")
+    own = inspect.cleandoc(cls.__doc__) + "\n"
+    cls.__doc__ = own.replace("See Also\n---", local[begin:end] + "See Also\n---", 1)
+    return cls
 
 
 class _OnCluster:
@@ -190,25 +201,14 @@ class _LinearOnCluster(_OnCluster):
         return super()._partial_fit(X, *arguments, **options)
 
 
+@_documented
 class DaskAWSGDClassifier(_LinearOnCluster, AWSGDClassifier):
     """AWSGDClassifier for dask collections: the same optimum, on a cluster.
 
     Rows stay on their workers. A few thousand of them, drawn by importance from all
     blocks, are trained first; exact passes over all blocks go on from there, each with
-    one small message in both directions. Workers may come and go.
-
-    Parameters
-    ----------
-    loss, penalty, alpha, ... : see :class:`~sklearn_awsgd.AWSGDClassifier`
-        The parameters are the same, with the same defaults. `learning_rate` has to be
-        "auto"; `early_stopping`, `average`, `count_draws` and ``shuffle=False`` need
-        all rows in one place and are refused.
-
-    Attributes
-    ----------
-    coef_, intercept_, classes_, ... : see :class:`~sklearn_awsgd.AWSGDClassifier`
-        The fitted attributes are the same. `sampler_` and `sampling_history_` tell of
-        the rows that were drawn first.
+    one small message in both directions. Workers may come and go. Parameters and fitted
+    attributes are those of :class:`~sklearn_awsgd.AWSGDClassifier`.
 
     See Also
     --------
@@ -218,6 +218,10 @@ class DaskAWSGDClassifier(_LinearOnCluster, AWSGDClassifier):
     -----
     The client is the current one: that of ``distributed.Client(...)``, or of a block
     ``with client.as_current()``.
+
+    `learning_rate` has to be "auto"; `early_stopping`, `average`, `count_draws` and
+    ``shuffle=False`` need all rows in one place and are refused. `sampler_` and
+    `sampling_history_` tell of the rows that were drawn first.
 
     Examples
     --------
@@ -306,23 +310,11 @@ class DaskAWSGDClassifier(_LinearOnCluster, AWSGDClassifier):
         return float(right / n)
 
 
+@_documented
 class DaskAWSGDRegressor(_LinearOnCluster, AWSGDRegressor):
     """AWSGDRegressor for dask collections: the same optimum, on a cluster.
 
-    See :class:`DaskAWSGDClassifier` for how it is trained.
-
-    Parameters
-    ----------
-    loss, penalty, alpha, ... : see :class:`~sklearn_awsgd.AWSGDRegressor`
-        The parameters are the same, with the same defaults. `learning_rate` has to be
-        "auto"; `early_stopping`, `average`, `count_draws` and ``shuffle=False`` need
-        all rows in one place and are refused.
-
-    Attributes
-    ----------
-    coef_, intercept_, ... : see :class:`~sklearn_awsgd.AWSGDRegressor`
-        The fitted attributes are the same. `sampler_` and `sampling_history_` tell of
-        the rows that were drawn first.
+    See :class:`DaskAWSGDClassifier` for how it is trained, and for what is refused.
 
     See Also
     --------
