@@ -618,16 +618,3 @@ def test_probabilities_are_calibrated_and_scores_are_not(loss, rng, seed):
         clf.partial_fit(rows, labels, classes=[0, 1, 2])
     calibrated, plain = np.mean(losses[15:], axis=0)
     assert calibrated < 0.9 * plain
-
-
-def test_records_are_bounded(rng, monkeypatch):
-    monkeypatch.setattr("sklearn_awsgd._solver.records.MOST_RECORDS", 50)
-    X, y = make_data(rng, 400)
-    for rate in ("auto", "adagrad"):
-        clf = AWSGDClassifier(learning_rate=rate)
-        for part in chunks(X, y, 2):
-            clf.partial_fit(*part, classes=[-1, 1])
-        draws = clf.history_["draws"]
-        assert 20 < len(draws) <= 50
-        assert (np.diff(draws) > 0).all()
-        assert draws[-1] == 400

@@ -319,6 +319,7 @@ class AWSGDMatrixFactorization(FactorizationModel):
                 self._history = self._history.copy()
                 factors = self._row_factors(data)
             self._train(data, factors, max_iter=None)
+            self._history.thin()
         return self
 
     def _check_params(self):

@@ -7,6 +7,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from sklearn_awsgd._importance.intervals import Estimate
+from sklearn_awsgd._solver.records import MOST_RECORDS, thinned
 
 # Rounds of batch_size="auto": the first, growth by a share of all draws, the longest.
 FIRST_ROUND = 100
@@ -236,7 +237,7 @@ class Integrator:
         return self._share**2 * uniform + (1 - self._share) ** 2 * self._past_uniform
 
     def record(self, confidence):
-        """Add a line to the history."""
+        """Add a line to the history, whose length does not grow with a stream."""
         estimate = self.estimate()
         self.history.append(
             Progress(
@@ -250,6 +251,8 @@ class Integrator:
                 self.variance_gain(),
             )
         )
+        if len(self.history) > MOST_RECORDS:
+            self.history = thinned(self.history, MOST_RECORDS, lambda line: 0)
 
     def history_table(self):
         """Return the history as a dict of arrays."""

@@ -1,13 +1,16 @@
 """What a run may spend, and what is known of it: Budget, Record and Log."""
 
+from collections import Counter
 from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from threading import Event
 from time import perf_counter
 
 import numpy as np
 
-# Records that are kept of a stream; those of sampling have an array each.
-MOST_RECORDS, MOST_SAMPLING = 4000, 1000
+# Records that are kept of a stream, and those of sampling, which have an array each;
+# numbers in all these arrays; and how many of each problem are kept in any case.
+MOST_RECORDS, MOST_SAMPLING, MOST_NUMBERS, FEWEST_EACH = 2000, 500, 100_000, 20
 
 
 @dataclass(frozen=True)
@@ -205,11 +208,16 @@ class Log:
         self.sampling.append(SamplingRecord(problem, draws, shares))
 
     def thin(self):
-        """Drop every other record of each problem when there are too many."""
-        if len(self.records) > MOST_RECORDS:
-            self.records = every_other(self.records)
-        if len(self.sampling) > MOST_SAMPLING:
-            self.sampling = every_other(self.sampling)
+        """Drop records when there are too many; those left are of all of the time."""
+        n_problems = len(self._ends())
+        most = max(MOST_RECORDS, FEWEST_EACH * n_problems)
+        if len(self.records) > most:
+            self.records = thinned(self.records, most)
+        if self.sampling:
+            fitting = MOST_NUMBERS // max(len(self.sampling[-1].probabilities), 1)
+            most = max(min(MOST_SAMPLING, fitting), FEWEST_EACH * n_problems)
+            if len(self.sampling) > most:
+                self.sampling = thinned(self.sampling, most)
 
     def _ends(self):
         """Return draws, seconds and simulated ones of each problem's last record."""
@@ -275,11 +283,34 @@ def _end(record):
     return record.draws, record.seconds, record.simulated_seconds
 
 
-def every_other(records):
-    """Return every other record of each problem, the last ones included."""
-    kept, keep = [], {}
-    for record in reversed(records):
-        if keep.get(record.problem, True):
+def thinned(records, most, problem=attrgetter("problem")):
+    """Return about half as many records as there may be.
+
+    Parameters
+    ----------
+    records : list
+        Records with `draws`, in the order of time.
+    most : int
+        How many there may be.
+    problem : callable, default=attrgetter("problem")
+        Returns the problem of a record.
+
+    Returns
+    -------
+    kept : list
+        Of each problem the first and the last record, and others that are evenly apart
+        in draws. Dropping every other record each time would leave next to nothing of
+        what is long past.
+    """
+    first, last, left = {}, {}, Counter(map(problem, records))
+    for record in records:
+        first.setdefault(problem(record), record.draws)
+        last[problem(record)] = record.draws
+    kept, due = [], dict(first)
+    for record in records:
+        k = problem(record)
+        left[k] -= 1
+        if record.draws >= due[k] or not left[k]:
             kept.append(record)
-        keep[record.problem] = not keep.get(record.problem, True)
-    return kept[::-1]
+            due[k] = record.draws + 2 * len(first) * (last[k] - first[k]) / most
+    return kept
