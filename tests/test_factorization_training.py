@@ -7,6 +7,7 @@ from sklearn.decomposition import TruncatedSVD
 
 from sklearn_awsgd import AWSGDMatrixFactorization
 from sklearn_awsgd._factorization.finish import AlternatingSolver
+from sklearn_awsgd._linear.blocks import Blocks
 
 
 def noisy(shape=(60, 40), rank=4, seed=0):
@@ -28,17 +29,21 @@ def direct_objective(X, solver):
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize("gain", [0.0, 1.3])
-def test_alternating_solutions_are_the_minima_of_each_side(kind, gain):
+@pytest.mark.parametrize("at_once", [True, False])
+def test_alternating_solutions_are_the_minima_of_each_side(kind, gain, at_once):
     rng = np.random.default_rng(0)
     X = kind(np.where(rng.random((60, 40)) < 0.5, noisy(), 0))
     rows, columns = rng.normal(size=(60, 4)), rng.normal(size=(40, 4))
     if not gain:
         rows[:, -1] = columns[:, -1] = 0
-    solver = AlternatingSolver(X, rows, columns, 0.2 if gain else 0.0, gain, 0.03)
+    blocks = Blocks(X, 2, [slice(0, 25), slice(25, 60)])
+    scales = 0.2 if gain else 0.0, gain, 0.03
+    solver = AlternatingSolver(blocks, rows, columns, *scales, at_once)
     assert solver.objective() == pytest.approx(direct_objective(X, solver))
     for solve, side in (
         (solver.solve_columns, solver.columns),
         (solver.solve_rows, solver.rows),
+        (solver.solve_columns, solver.columns),
     ):
         solve()
         best = solver.objective()
@@ -57,7 +62,8 @@ def test_objective_of_a_close_fit_is_precise(dtype):
     U, V = rng.normal(size=(300, 3)), rng.normal(size=(200, 3))
     X = (U @ V.T + 1e-3 * rng.normal(size=(300, 200)) + 5).astype(dtype)
     rows = np.column_stack([U, np.zeros(300)])
-    solver = AlternatingSolver(X, rows, np.column_stack([V, np.zeros(200)]), 5, 1, 0.0)
+    columns = np.column_stack([V, np.zeros(200)])
+    solver = AlternatingSolver(Blocks(X), rows, columns, 5, 1, 0.0)
     assert solver.objective() == pytest.approx(direct_objective(X, solver), rel=1e-4)
 
 

@@ -9,8 +9,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from sklearn_awsgd import AWSGDClassifier, AWSGDMatrixFactorization, AWSGDRegressor
-from sklearn_awsgd._linear import blocks, fetching
+from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
+from sklearn_awsgd._linear import fetching
 from sklearn_awsgd._linear.fetching import ROWS_IN_BATCH, SourceBlocks, SourceRows
 from sklearn_awsgd.samplers import LevelSampler, StrataSampler
 from sklearn_awsgd.sources import ChunkFolder, IndexedRows, RowCache
@@ -120,8 +120,7 @@ def test_warm_starts_and_weights():
 
 
 def test_no_more_than_two_blocks_are_in_memory(monkeypatch):
-    monkeypatch.setattr(blocks, "FEWEST_ROWS", 100)
-    monkeypatch.setattr(blocks, "NUMBERS_IN_BLOCK", 100)
+    monkeypatch.setattr(fetching, "NUMBERS_IN_BLOCK", 800)
     X, y, _ = data()
     source = Recorded(X)
     seen = []
@@ -196,8 +195,6 @@ def test_sources_of_other_shapes_are_refused():
         AWSGDClassifier(early_stopping=True).fit(IndexedRows(X), y)
     with pytest.raises(TypeError, match=r"X\.take"):
         AWSGDClassifier().partial_fit(IndexedRows(X), y, classes=[0, 1])
-    with pytest.raises(TypeError, match="partial_fit"):
-        AWSGDMatrixFactorization().fit(IndexedRows(X))
     with pytest.raises(ValueError, match="expecting 8 features"):
         AWSGDClassifier().fit(X, y).predict(IndexedRows(X[:, :3]))
 

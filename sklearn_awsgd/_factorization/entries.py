@@ -7,6 +7,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_array
 
+from sklearn_awsgd._factorization.row_solver import row_blocks
+from sklearn_awsgd._linear.blocks import Blocks
 from sklearn_awsgd._spaces import EntryCosts, EntrySpace
 from sklearn_awsgd._validation import check_costs, check_sparse
 
@@ -58,11 +60,27 @@ class EntryData:
         """What all entries cost; NaN where that is not known."""
         if self.costs is None:
             return np.nan
-        return self.n_entries * self.costs.mean(self.space())
+        return self.n_entries * self.mean_cost()
 
-    def take(self, rows):
-        """Return the entries of some rows."""
-        return EntryData(
+    def mean_cost(self):
+        """Return what an entry costs on average, where that is known."""
+        return self.costs.mean(self.space())
+
+    def row_blocks(self, n_threads):
+        """Return the rows, for sums over them in threads."""
+        return Blocks(self.X, n_threads, row_blocks(*self._block_shape))
+
+    @property
+    def _block_shape(self):
+        """Number of rows, and of numbers in each that are stored."""
+        n_rows, width = self.X.shape
+        if sparse.issparse(self.X):
+            width = self.X.nnz // n_rows
+        return n_rows, width
+
+    def blocks_of(self, rows):
+        """Yield the entries of some rows, those that are looked at together."""
+        yield EntryData(
             self.X[rows],
             None if self.observed is None else self.observed[rows],
             None if self.weights is None else self.weights[rows],
@@ -99,7 +117,28 @@ class EntryData:
             columns = np.nonzero(self.observed)[1]
         return EntrySpace(self.X.shape, self.kind, start, columns, costs=self.costs)
 
-    def mean(self, function):
+    def draws(self, generator, pass_length, batch_size):
+        """Return what opens samplers of the entries, with a random stream."""
+        return EntryDraws(self, generator)
+
+    def blocks(self):
+        """Yield entries of rows that are looked at together, and where they are."""
+        yield self, slice(0, self.X.shape[0])
+
+    @property
+    def n_stored(self):
+        """Number of entries that are stored."""
+        return len(self.stored()[0])
+
+    def mean(self):
+        """Return the weighted mean of the entries."""
+        return self._mean_of(lambda values: values)
+
+    def mean_distance(self, center):
+        """Return the weighted mean distance of the entries from a number."""
+        return self._mean_of(lambda values: np.abs(values - center))
+
+    def _mean_of(self, function):
         """Return the weighted mean of a function of the entries."""
         values, weights = self.stored()
         n_unstored = self.n_entries - len(values)
@@ -109,6 +148,36 @@ class EntryData:
             total += n_unstored * self.unstored_weight * function(np.zeros(1))[0]
         # Weights have mean one.
         return total / self.n_entries
+
+
+class EntryDraws:
+    """Opens samplers of the entries of a matrix in memory.
+
+    Parameters
+    ----------
+    data : EntryData
+        The entries.
+    generator : numpy.random.BitGenerator
+        Random stream.
+    """
+
+    # The solver chooses its loop.
+    run = None
+
+    def __init__(self, data, generator):
+        self._space, self._generator = data.space(), generator
+        self.costs = None if data.costs is None else data.costs.kernel
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        pass
+
+    def open(self, sampler):
+        """Return what draws entries."""
+        sampler.prepare(self._space, n_problems=1, n_groups=1, strata=None)
+        return sampler.open(self._space, None, 0, self._generator)
 
 
 def check_entries(X, entry_weight, missing_values, unstored, loss, to_train=True):
@@ -264,6 +333,11 @@ def check_entry_costs(access_cost, data):
     """
     if access_cost is None:
         return None
+    if not isinstance(data, EntryData):
+        raise ValueError(
+            "access_cost makes no difference where X is a row source: rows are read in "
+            "blocks, each once in a pass; leave access_cost out."
+        )
     n_rows, n_columns = data.X.shape
     name = "access_cost"
     if isinstance(access_cost, tuple) and len(access_cost) == 2:

@@ -7,12 +7,14 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+from joblib import effective_n_jobs
 from scipy.special import logit
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from sklearn_awsgd._callbacks import NoTask, told_fit, with_callbacks
 from sklearn_awsgd._factorization.entries import check_entry_costs
+from sklearn_awsgd._factorization.fetching import SourceEntries, SourceProblem
 from sklearn_awsgd._factorization.finish import SAMPLING_PASSES, solve_alternately
 from sklearn_awsgd._factorization.model import FactorizationModel
 from sklearn_awsgd._factorization.row_solver import LOSSES, make_loss
@@ -114,6 +116,9 @@ class AWSGDMatrixFactorization(FactorizationModel):
     verbose : int, default=0
         Whether to print a line for each pass: its number, seconds, the objective and
         the fall that `tol` asks for; and what the trial of ``sampler="auto"`` gave.
+    n_jobs : int, default=None
+        Threads for exact solutions, of the end of ``fit`` and of ``transform``; -1 for
+        all processors. It changes no result.
     random_state : int, RandomState instance or None, default=None
         Seed of the first factors and of the draws.
 
@@ -227,6 +232,7 @@ class AWSGDMatrixFactorization(FactorizationModel):
         tol=0.002,
         n_iter_no_change=3,
         verbose=0,
+        n_jobs=None,
         random_state=None,
     ):
         self.n_components = n_components
@@ -245,6 +251,7 @@ class AWSGDMatrixFactorization(FactorizationModel):
         self.tol = tol
         self.n_iter_no_change = n_iter_no_change
         self.verbose = verbose
+        self.n_jobs = n_jobs
         self.random_state = random_state
 
     def fit(self, X, y=None, entry_weight=None, access_cost=None):
@@ -252,8 +259,9 @@ class AWSGDMatrixFactorization(FactorizationModel):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            The matrix.
+        X : {array-like, sparse matrix, row source} of shape (n_samples, n_features)
+            The matrix. Of a row source, see :ref:`time-aware`, blocks of rows are read
+            as they are needed.
         y : None
             Ignored.
         entry_weight : array-like or sparse matrix of the shape of X, default=None
@@ -288,7 +296,7 @@ class AWSGDMatrixFactorization(FactorizationModel):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {array-like, sparse matrix, row source} of shape (n_samples, n_features)
             Rows of the chunk.
         y : None
             Ignored.
@@ -346,7 +354,7 @@ class AWSGDMatrixFactorization(FactorizationModel):
         self._generator = np.random.PCG64(seed)
         self._history = Log()
         self.sampler_ = self._make_sampler(time_aware=data.costs is not None)
-        mean = data.mean(lambda values: values)
+        mean = data.mean()
         # Sizes of z and of the second derivative of the loss: rate and ridge are
         # relative to them, so that the units of X do not matter.
         self._z_scale, self._curvature = 1.0, 1.0
@@ -366,7 +374,7 @@ class AWSGDMatrixFactorization(FactorizationModel):
         elif self.loss == "poisson":
             self._level = float(bias)
         if self.loss in ("squared_error", "huber"):
-            scale = data.mean(lambda values: np.abs(values - self.global_bias_))
+            scale = data.mean_distance(self.global_bias_)
             self._z_scale = scale if scale > 0 else 1.0
         self._ridge = self.alpha * self._curvature * self._z_scale
         self._epsilon = self.epsilon * self._z_scale
@@ -414,13 +422,20 @@ class AWSGDMatrixFactorization(FactorizationModel):
         if row_factors.shape[1] > k:
             rows["row_bias"][:] = row_factors[:, k]
         if getattr(self.sampler_, "time_aware", False) and data.costs is None:
+            why = "access_cost is not given; give access_cost."
+            if isinstance(data, SourceEntries):
+                why = "rows of a source are read in blocks, each once in a pass."
             warnings.warn(
                 f"sampler={self.sampler!r} is time-aware, but all entries cost the "
-                "same: access_cost is not given; give access_cost.",
+                f"same: {why}",
                 UserWarning,
                 stacklevel=3,
             )
-        problem = self._make_problem(data, rows | self._columns)
+        make = partial(self._make_problem, rate=self._make_rate(data))
+        if isinstance(data, SourceEntries):
+            problem = SourceProblem(rows | self._columns, make)
+        else:
+            problem = make(data, rows | self._columns)
         log = Log(
             progress=Progress(
                 "",
@@ -440,13 +455,14 @@ class AWSGDMatrixFactorization(FactorizationModel):
         outcome = self._run(problem, data, first, log, streaming)
         if finishing and not outcome.converged:
             n_solved, outcome.converged = solve_alternately(
-                data.X,
+                data.row_blocks(effective_n_jobs(self.n_jobs)),
                 rows,
                 self._columns,
                 (self.global_bias_, self._gain, self._ridge),
                 budget.after(outcome.n_iter),
                 log,
                 self._pass_length,
+                at_once=isinstance(data, SourceEntries),
             )
             self.n_iter_ += n_solved
         self._history.extend([log])
@@ -513,7 +529,7 @@ class AWSGDMatrixFactorization(FactorizationModel):
         if data.kind != "zeros":
             return data.n_entries
         n_parameters = sum(data.X.shape) * self.n_components
-        return min(data.n_entries, max(2 * data.X.nnz, n_parameters))
+        return min(data.n_entries, max(2 * data.n_stored, n_parameters))
 
     def _can_finish(self, data):
         """Return whether exact solutions of all rows cost less than a pass."""
@@ -532,9 +548,8 @@ class AWSGDMatrixFactorization(FactorizationModel):
             remedy = f"lower eta0={self.eta0!r} or use step='proximal'"
         return f"Floating-point overflow: the steps diverged; {remedy}."
 
-    def _make_problem(self, data, state):
-        """Return the compiled problem."""
-        values, weights = data.stored()
+    def _make_rate(self, data):
+        """Return the rates of the steps."""
         n_rows, n_columns = data.X.shape
         unit = self._curvature * self._z_scale * np.sqrt(self.n_components)
         eta0, offset, power = self.eta0, 1.0, 1.0
@@ -547,11 +562,16 @@ class AWSGDMatrixFactorization(FactorizationModel):
         else:
             offset = data.n_entries / 2
             eta0 = AUTO_RATE / unit if eta0 is None else eta0 / offset
+        return EntryRate(eta0, offset, power, self.step == "proximal")
+
+    def _make_problem(self, data, state, rate):
+        """Return the compiled problem of some entries."""
+        values, weights = data.stored()
         return FactorizationProblem(
             StoredValues(values, weights, data.unstored_weight),
             state,
             make_loss(self.loss, self._epsilon),
             self._ridge,
             Biases(self.global_bias_, self._gain),
-            EntryRate(eta0, offset, power, self.step == "proximal"),
+            rate,
         )

@@ -8,7 +8,7 @@ of a pass of single draws, and reads every entry once.
 import numpy as np
 from scipy import sparse
 
-from sklearn_awsgd._factorization.row_solver import solve_common
+from sklearn_awsgd._factorization.row_solver import CommonSystem
 
 # Passes of draws that come before: they find the subspace, the solutions sharpen it.
 SAMPLING_PASSES = 2
@@ -19,8 +19,8 @@ class AlternatingSolver:
 
     Parameters
     ----------
-    X : ndarray or CSR of shape (n_rows, n_columns)
-        The matrix.
+    blocks : Blocks
+        The rows of the matrix.
     rows, columns : ndarray of shape (n, n_components + 1)
         Factors, with the bias last; changed in place.
     baseline : float
@@ -29,21 +29,18 @@ class AlternatingSolver:
         What biases are multiplied by; 0 for a model without them.
     ridge : float
         Strength of the ridge.
+    at_once : bool, default=False
+        Whether a pass over the blocks that solves for the rows also sums up what
+        solving for the columns will need: where reading costs more than the products.
     """
 
-    def __init__(self, X, rows, columns, baseline, gain, ridge):
-        self.X = X
-        self.rows = rows
-        self.columns = columns
-        self.baseline = baseline
-        self.gain = gain
-        self.ridge = ridge
-        # X times what the columns multiply, while the columns stay as they are.
-        self._product = None
-        stored = X.data if sparse.issparse(X) else X.ravel()
-        # In double precision: `objective` takes the difference of large numbers.
-        self._total2 = float(np.einsum("e,e->", stored, stored, dtype=np.float64))
-        self._column_sums = np.asarray(X.sum(axis=0, dtype=np.float64)).ravel()
+    def __init__(self, blocks, rows, columns, baseline, gain, ridge, at_once=False):
+        self.blocks, self.at_once = blocks, at_once
+        self.rows, self.columns = rows, columns
+        self.baseline, self.gain, self.ridge = baseline, gain, ridge
+        # X times what the columns multiply, while the columns stay as they are; what
+        # solving for them needs of the rows; sums of the entries, which never change.
+        self._product = self._of_rows = self._of_entries = None
 
     def _basis(self, factors):
         """Return what the other side is multiplied by, and what is added."""
@@ -53,43 +50,87 @@ class AlternatingSolver:
 
     def solve_rows(self):
         """Solve for the rows, the columns held fixed."""
-        self._product = self._solve(self.X, self.rows, self.columns)
+        basis, offset = self._basis(self.columns)
+        size = basis.shape[1]
+        system = CommonSystem(basis.T @ basis, offset @ basis, len(basis), self.ridge)
+        new = self._of_entries is None
+
+        def solve(X, part):
+            self._product[part] = X @ basis
+            self.rows[part, :size] = system.solve(self._product[part])
+            back = self._sums_of_rows(X, part) if self.at_once else ()
+            return *back, *(self._sums_of_entries(X) if new else ())
+
+        self._product = np.empty((len(self.rows), size))
+        sums = _add(self.blocks.map(solve))
+        if new:
+            self._of_entries = sums[-2:]
+        self._of_rows = sums[:3] if self.at_once else None
+
+    def _sums_of_rows(self, X, part):
+        """Return what solving for the columns needs of some rows."""
+        basis, offset = self._basis(self.rows[part])
+        return X.T @ basis, basis.T @ basis, offset @ basis
+
+    def _sums_of_entries(self, X):
+        """Return the sum of the squares of entries, and the sums of the columns."""
+        values = X.data if sparse.issparse(X) else X.ravel()
+        # In double precision: `objective` takes the difference of large numbers.
+        squares = np.einsum("e,e->", values, values, dtype=np.float64)
+        return squares, np.asarray(X.sum(axis=0, dtype=np.float64)).ravel()
 
     def solve_columns(self):
         """Solve for the columns, the rows held fixed."""
-        self._solve(self.X.T, self.columns, self.rows)
-        self._product = None
-
-    def _solve(self, X, side, other):
-        basis, offset = self._basis(other)
-        product = X @ basis
-        solution = solve_common(product, basis, offset, self.ridge)
-        side[:, : solution.shape[1]] = solution
-        return product
+        if self._of_rows is None:
+            self._of_rows = _add(self.blocks.map(self._sums_of_rows))
+        product, gram, pull = self._of_rows
+        solution = CommonSystem(gram, pull, len(self.rows), self.ridge).solve(product)
+        self.columns[:, : solution.shape[1]] = solution
+        self._of_rows = self._product = None
 
     def objective(self):
-        """Return mean loss and ridge, from products of small matrices."""
+        """Return mean loss and ridge, from products of small matrices.
+
+        After the rows have been solved no entry is read again.
+        """
         basis, offset = self._basis(self.columns)
         rows = self.rows[:, : basis.shape[1]]
-        # After the rows have been solved their product is known: X is not read again.
-        product = self.X @ basis if self._product is None else self._product
-        fit = np.sum(rows * product) + self._column_sums @ offset
+        if self._of_entries is None:
+            self._of_entries = _add(
+                self.blocks.map(lambda X, _: self._sums_of_entries(X))
+            )
+        if self._product is None:
+            products = self.blocks.map(lambda X, _: X @ basis)
+            self._product = np.concatenate(list(products))
+        total2, column_sums = self._of_entries
+        fit = np.sum(rows * self._product) + column_sums @ offset
         gram = np.sum((rows.T @ rows) * (basis.T @ basis))
         cross = rows.sum(axis=0) @ (offset @ basis)
         square = gram + 2 * cross + len(rows) * (offset @ offset)
-        error = max(self._total2 - 2 * fit + square, 0.0)
-        n, m = self.X.shape
+        error = max(total2 - 2 * fit + square, 0.0)
+        n, m = self.blocks.shape
         ridge = np.sum(self.rows**2) / n + np.sum(self.columns**2) / m
         return error / (2 * n * m) + self.ridge / 2 * ridge
 
 
-def solve_alternately(X, rows, columns, scales, budget, log, pass_length):
+def _add(parts):
+    """Return the sums of tuples of arrays, added in their order."""
+    parts = iter(parts)
+    total = list(next(parts))
+    for part in parts:
+        total = [a + b for a, b in zip(total, part, strict=True)]
+    return total
+
+
+def solve_alternately(
+    blocks, rows, columns, scales, budget, log, pass_length, at_once=False
+):
     """Solve for rows and columns in turn, until a round has no longer much effect.
 
     Parameters
     ----------
-    X : ndarray or CSR of shape (n_rows, n_columns)
-        The matrix.
+    blocks : Blocks
+        The rows of the matrix.
     rows, columns : dict of ndarray
         State of a :class:`FactorizationProblem`, changed in place. Columns of zeros
         behind the factors stay as they are.
@@ -102,6 +143,8 @@ def solve_alternately(X, rows, columns, scales, budget, log, pass_length):
         Added to.
     pass_length : int
         Draws that a solution counts as.
+    at_once : bool, default=False
+        Whether each pass over the blocks serves both sides.
 
     Returns
     -------
@@ -114,10 +157,11 @@ def solve_alternately(X, rows, columns, scales, budget, log, pass_length):
         return 0, False
     n_draws = log.records[-1].draws
     solver = AlternatingSolver(
-        X,
+        blocks,
         np.column_stack([rows["rows"], rows["row_bias"]]),
         np.column_stack([columns["columns"], columns["column_bias"]]),
         *scales,
+        at_once,
     )
     solver.solve_rows()
     n_iter, converged, last = 1, False, solver.objective()

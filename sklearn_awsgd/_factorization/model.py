@@ -1,8 +1,10 @@
 """What a fitted factorization can be asked."""
 
 import numbers
+from functools import partial
 
 import numpy as np
+from joblib import effective_n_jobs
 from scipy import sparse
 from scipy.special import expit, logit
 from sklearn.base import (
@@ -15,9 +17,11 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from sklearn_awsgd._base import EstimatorMixin
 from sklearn_awsgd._factorization.entries import EntryData, check_entries
+from sklearn_awsgd._factorization.fetching import SourceEntries
 from sklearn_awsgd._factorization.row_solver import (
     LARGEST_Z,
     dense_block,
+    dense_blocks,
     deviance,
     row_blocks,
     solve_rows,
@@ -79,10 +83,7 @@ class FactorizationModel(
     def _check_X(self, X, *, reset=False, entry_weight=None, to_train=False):
         """Return X as `EntryData`."""
         if is_source(X):
-            raise TypeError(
-                "X is a row source, which the factorization does not read by itself: "
-                "fetch rows in chunks, X.take(indices), and give each to partial_fit."
-            )
+            return self._check_source(X, reset, entry_weight, to_train)
         X = validate_data(
             self,
             X,
@@ -99,8 +100,39 @@ class FactorizationModel(
             X, entry_weight, self.missing_values, self.unstored, self.loss, to_train
         )
 
+    def _check_source(self, X, reset, entry_weight, to_train):
+        """Return the rows of a source as `SourceEntries`."""
+        if entry_weight is not None:
+            raise ValueError(
+                "entry_weight has a number for each entry, and X is a row source, "
+                "whose entries are not in memory; leave entry_weight out, or give "
+                "chunks of rows, X.take(indices), with their weights to partial_fit."
+            )
+        check = partial(
+            check_entries,
+            entry_weight=None,
+            missing_values=self.missing_values,
+            unstored=self.unstored,
+            loss=self.loss,
+            to_train=False,
+        )
+        data = SourceEntries(X, check, allow_nan=self._missing_is_nan())
+        # What scikit-learn is to know of the columns, without any of them.
+        validate_data(
+            self,
+            np.broadcast_to(np.zeros(1, dtype=data.X.dtype), (1, data.X.shape[1])),
+            reset=reset,
+        )
+        if to_train:
+            data.survey()
+        return data
+
     def _row_factors(self, data):
         """Return the factors of rows, in double precision."""
+        return np.concatenate([self._solve(block) for block, _ in data.blocks()])
+
+    def _solve(self, data):
+        """Return the factors of rows in memory."""
         return solve_rows(
             data,
             self.components_.T.astype(np.float64, copy=False),
@@ -108,6 +140,7 @@ class FactorizationModel(
             self.loss,
             self._epsilon,
             self._ridge,
+            effective_n_jobs(self.n_jobs),
         )
 
     def _offset(self):
@@ -119,6 +152,14 @@ class FactorizationModel(
 
     def _mean_loss(self, data, row_factors):
         """Return the weighted mean loss of the observed entries."""
+        sums = [
+            self._loss_sums(block, row_factors[part]) for block, part in data.blocks()
+        ]
+        total, mass = np.sum(sums, axis=0)
+        return total / mass
+
+    def _loss_sums(self, data, row_factors):
+        """Return the sum of the losses of rows in memory, and that of the weights."""
         factors = self.components_.T.astype(np.float64, copy=False)
         offset = self._offset()
         total, mass = 0.0, 0.0
@@ -132,21 +173,22 @@ class FactorizationModel(
                     loss = self._deviance(values[part], z + offset[j])
                     weight = 1.0 if weights is None else weights[part]
                     total += (weight * loss).sum()
-                return total / len(values)
+                # Weights have mean one.
+                return total, len(values)
             for rows in row_blocks(*data.X.shape):
                 y, weight = dense_block(data, rows)
                 z = row_factors[rows] @ factors.T + offset
                 loss = self._deviance(y, z)
                 total += (weight * loss).sum()
                 mass += weight.sum()
-        return total / mass
+        return total, mass
 
     def transform(self, X):
         """Return the factors of rows, each solved exactly on its observed entries.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {array-like, sparse matrix, row source} of shape (n_samples, n_features)
             Rows, with the same meaning of what is missing as in ``fit``. The factors of
             a row without observed entries are zero.
 
@@ -199,9 +241,15 @@ class FactorizationModel(
         Raises
         ------
         TypeError
-            When X is sparse: its reconstruction would be dense.
+            When X is sparse or a row source: its reconstruction would be dense.
         """
         check_is_fitted(self)
+        if is_source(X):
+            raise TypeError(
+                "predict returns all entries, and X is a row source; use "
+                "predict_entries(X, rows, columns) for the entries you need, or "
+                "predict(X.take(rows)) for some rows."
+            )
         if sparse.issparse(X):
             raise TypeError(
                 "predict returns all entries and takes no sparse X; use "
@@ -215,7 +263,7 @@ class FactorizationModel(
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {array-like, sparse matrix, row source} of shape (n_samples, n_features)
             Rows, as observed.
         rows, columns : array-like of int of shape (n_entries,)
             Which entries.
@@ -244,7 +292,10 @@ class FactorizationModel(
             if len(index) and (index.min() < 0 or index.max() >= size):
                 raise IndexError(f"{name} must be from 0 to {size - 1}.")
         used, place = np.unique(rows, return_inverse=True)
-        factors = self._row_factors(data.take(used))
+        factors = np.concatenate(
+            [self._solve(block) for block in data.blocks_of(used)]
+            or [np.empty((0, self._n_features_out))]
+        )
         result = np.empty(len(rows))
         components = self.components_.T
         for part in row_blocks(len(rows), self._n_features_out):
@@ -258,7 +309,7 @@ class FactorizationModel(
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {array-like, sparse matrix, row source} of shape (n_samples, n_features)
             Rows. What is missing in a dense X, and what is not stored in a sparse one
             (whatever `unstored` says), has not been seen.
         k : int, default=10
@@ -272,8 +323,13 @@ class FactorizationModel(
         check_is_fitted(self)
         check_number("k", k, low=1, integer=True)
         data = self._check_X(X)
+        result = [self._best_unseen(block, k) for block, _ in data.blocks()]
+        return np.concatenate(result)
+
+    def _best_unseen(self, data, k):
+        """Return the columns to recommend to rows in memory."""
         n_rows, n_columns = data.X.shape
-        factors = self._row_factors(data)
+        factors = self._solve(data)
         result = np.full((n_rows, k), -1, dtype=np.intp)
         k = min(k, n_columns)
         for rows in row_blocks(n_rows, n_columns):
@@ -302,7 +358,7 @@ class FactorizationModel(
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {array-like, sparse matrix, row source} of shape (n_samples, n_features)
             Rows.
         y : None
             Ignored.
@@ -317,15 +373,14 @@ class FactorizationModel(
         data = self._check_X(X)
         generator = np.random.default_rng(SCORE_SEED)
         hidden_values, predictions = [], []
-        for rows in row_blocks(data.X.shape[0], data.X.shape[1]):
-            values, weights = dense_block(data, rows)
+        for values, weights in dense_blocks(data):
             observed = weights > 0
             keys = np.where(observed, generator.random(values.shape), 2.0)
             rank = keys.argsort(axis=1).argsort(axis=1)
             hidden = rank < (observed.sum(axis=1, keepdims=True) // 2)
             shown = observed & ~hidden
             block = EntryData(np.where(shown, values, 0), shown, None, "missing")
-            z = self._row_factors(block) @ self.components_ + self._offset()
+            z = self._solve(block) @ self.components_ + self._offset()
             hidden_values.append(values[hidden])
             predictions.append(z[hidden])
         y, z = np.concatenate(hidden_values), np.concatenate(predictions)

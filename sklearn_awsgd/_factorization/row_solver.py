@@ -13,6 +13,7 @@ from scipy.special import expit, xlogy
 
 from sklearn_awsgd._kernels import _losses
 from sklearn_awsgd._kernels._losses import LARGEST_Z
+from sklearn_awsgd._linear.blocks import Blocks
 
 LOSSES = {
     "squared_error": _losses.SquaredError,
@@ -73,7 +74,7 @@ def deviance(loss, epsilon, y, z):
     return np.maximum(value, 0)
 
 
-def solve_rows(data, factors, offset, loss, epsilon, alpha):
+def solve_rows(data, factors, offset, loss, epsilon, alpha, n_threads=1):
     """Return the factors of all rows.
 
     Parameters
@@ -90,6 +91,8 @@ def solve_rows(data, factors, offset, loss, epsilon, alpha):
         Parameter of "huber".
     alpha : float
         Strength of the ridge.
+    n_threads : int, default=1
+        Threads, which change no result: what rows are solved together is the same.
 
     Returns
     -------
@@ -98,16 +101,42 @@ def solve_rows(data, factors, offset, loss, epsilon, alpha):
     """
     if loss == "squared_error":
         if data.kind != "missing" and data.weights is None:
-            return solve_common(data.X @ factors, factors, offset, alpha)
-        return _solve_squared(data, factors, offset, alpha)
-    return _solve_newton(data, factors, offset, loss, epsilon, alpha)
+            gram, pull = factors.T @ factors, offset @ factors
+            system = CommonSystem(gram, pull, len(factors), alpha)
+            found = data.row_blocks(n_threads).map(
+                lambda X, part: system.solve(X @ factors)
+            )
+            return np.concatenate(list(found))
+        solve = _make_squared(data, factors, offset, alpha)
+    else:
+        solve = _make_newton(data, factors, offset, loss, epsilon, alpha)
+    parts = row_blocks(data.X.shape[0], max(factors.shape[1] ** 2, data.X.shape[1]))
+    found = Blocks(data.X, n_threads).run(solve, [(part,) for part in parts])
+    return np.concatenate(list(found))
 
 
-def solve_common(product, factors, offset, alpha):
-    """All rows have the same system of equations; `product` is X times the factors."""
-    gram = factors.T @ factors
-    _add_ridge(gram[None], np.array([alpha * len(factors)]))
-    return np.linalg.solve(gram, (product - offset @ factors).T).T
+class CommonSystem:
+    """The equations of rows without holes, which all have the same.
+
+    Parameters
+    ----------
+    gram : ndarray of shape (n_factors, n_factors)
+        ``v' v``, of the factors of the columns.
+    pull : ndarray of shape (n_factors,)
+        ``offset v``.
+    n_columns : int
+        Number of columns.
+    alpha : float
+        Strength of the ridge.
+    """
+
+    def __init__(self, gram, pull, n_columns, alpha):
+        self._gram, self._pull = gram.copy(), pull
+        _add_ridge(self._gram[None], np.array([alpha * n_columns]))
+
+    def solve(self, product):
+        """Return the factors of rows, given the rows times the factors of columns."""
+        return np.linalg.solve(self._gram, (product - self._pull).T).T
 
 
 def _add_ridge(grams, ridge):
@@ -143,15 +172,16 @@ def row_blocks(n_rows, width):
     return [slice(start, start + step) for start in range(0, n_rows, step)]
 
 
-def _solve_squared(data, factors, offset, alpha):
-    X, size = data.X, factors.shape[1]
+def _make_squared(data, factors, offset, alpha):
+    """Return a function that solves some rows, of the squared error."""
+    X = data.X
     n_rows, n_columns = X.shape
     # What every cell of the matrix has, stored or not.
     background = data.unstored_weight if data.kind == "zeros" else 0.0
     outer, place = _outer_products(factors)
-    result = np.empty((n_rows, size))
     thin = sparse.issparse(X) and X.nnz < DENSE_SHARE * n_rows * n_columns
-    for rows in row_blocks(n_rows, max(size * size, n_columns)):
+
+    def solve(rows):
         if sparse.issparse(X):
             block = X[rows]
             weights = np.ones(block.nnz) if data.weights is None else None
@@ -176,8 +206,9 @@ def _solve_squared(data, factors, offset, alpha):
             target = target - background * (offset @ factors)
             total = total + background * n_columns
         _add_ridge(grams, alpha * total)
-        result[rows] = np.linalg.solve(grams, target[:, :, None])[:, :, 0]
-    return result
+        return np.linalg.solve(grams, target[:, :, None])[:, :, 0]
+
+    return solve
 
 
 def _dense_weights(data, rows):
@@ -200,24 +231,28 @@ def dense_block(data, rows):
     return X.astype(np.float64, copy=False), _dense_weights(data, rows)
 
 
-def _solve_newton(data, factors, offset, loss, epsilon, alpha):
-    """Newton's method with halved steps, for all rows of a block at once."""
-    n_rows, n_columns = data.X.shape
-    size = factors.shape[1]
+def dense_blocks(data):
+    """Yield values and weights of all rows as dense arrays, some rows at a time."""
+    for block, _ in data.blocks():
+        for rows in row_blocks(*block.X.shape):
+            yield dense_block(block, rows)
+
+
+def _make_newton(data, factors, offset, loss, epsilon, alpha):
+    """Return a function that solves some rows, by Newton's method with halved steps."""
     outer, place = _outer_products(factors)
-    result = np.zeros((n_rows, size))
-    for rows in row_blocks(n_rows, max(size * size, n_columns)):
+
+    def objective(u, y, weight, ridge):
+        value, first, curvature = evaluate_loss(
+            loss, epsilon, y, offset + u @ factors.T
+        )
+        value = (weight * value).sum(axis=1) + ridge / 2 * (u * u).sum(axis=1)
+        return value, weight * first, weight * curvature
+
+    def solve(rows):
         y_all, weight_all = dense_block(data, rows)
-        solution = np.zeros((len(y_all), size))
+        solution = np.zeros((len(y_all), factors.shape[1]))
         active = np.arange(len(y_all))
-
-        def objective(u, y, weight, ridge):
-            value, first, curvature = evaluate_loss(
-                loss, epsilon, y, offset + u @ factors.T
-            )
-            value = (weight * value).sum(axis=1) + ridge / 2 * (u * u).sum(axis=1)
-            return value, weight * first, weight * curvature
-
         for _ in range(MAX_NEWTON_STEPS):
             if not len(active):
                 break
@@ -242,5 +277,6 @@ def _solve_newton(data, factors, offset, loss, epsilon, alpha):
                 length[worse] /= 2
             solution[active] = u - length[:, None] * move
             active = active[expected > NEWTON_TOL * (1e-3 + np.abs(value))]
-        result[rows] = solution
-    return result
+        return solution
+
+    return solve

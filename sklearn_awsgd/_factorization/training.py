@@ -38,9 +38,9 @@ def run_passes(problem, data, sampler, generator, log, *, trying, **settings):
 
     Parameters
     ----------
-    problem : FactorizationProblem
+    problem : FactorizationProblem or SourceProblem
         Changed in place.
-    data : EntryData
+    data : EntryData or SourceEntries
         The entries.
     sampler : BaseSampler
         Keeps what is learned.
@@ -57,41 +57,40 @@ def run_passes(problem, data, sampler, generator, log, *, trying, **settings):
     -------
     outcome : Outcome
         How the passes ended; a trial is not one of them.
-    opened : compiled Sampler or OpenedSampler
+    opened : compiled Sampler, OpenedSampler or SourceDraws
         What drew.
     """
-    space = data.space()
-    if space.costs is not None:
-        settings["costs"] = space.costs.kernel
-    sampler.prepare(space, n_problems=1, n_groups=1, strata=None)
-    opened = sampler.open(space, None, 0, generator)
-    if trying:
-        gain = _try_learning(problem, opened, space, log, settings)
-        pays = gain >= SHUFFLED_GAIN
-        sampler.keep(0, opened)
-        if log.progress is not None and log.progress.verbose:
-            choice = "learned draws" if pays else "shuffled passes, from the start"
-            log.progress.say(
-                "trial of learned draws", f"variance gain {gain:.3g}", choice
-            )
-        if not pays:
-            sampler = UniformSampler()
-            opened = sampler.open(space, None, 0, generator)
-    passes = Log(log.problem, log.scale, log.progress, log.pass_cost)
-    outcome = solve(problem, opened, log=passes, **settings)
+    draws = data.draws(generator, settings["pass_length"], settings["batch_size"])
+    with draws:
+        settings |= {"costs": draws.costs, "run": draws.run}
+        opened = draws.open(sampler)
+        if trying:
+            gain = _try_learning(problem, opened, data, log, settings)
+            pays = gain >= SHUFFLED_GAIN
+            sampler.keep(0, opened)
+            if log.progress is not None and log.progress.verbose:
+                choice = "learned draws" if pays else "shuffled passes, from the start"
+                log.progress.say(
+                    "trial of learned draws", f"variance gain {gain:.3g}", choice
+                )
+            if not pays:
+                sampler = UniformSampler()
+                opened = draws.open(sampler)
+        passes = Log(log.problem, log.scale, log.progress, log.pass_cost)
+        outcome = solve(problem, opened, log=passes, **settings)
     log.extend([passes])
     sampler.keep(0, opened)
     return outcome, opened
 
 
-def _try_learning(problem, opened, space, log, settings):
+def _try_learning(problem, opened, data, log, settings):
     """Try the learned sampler; return its variance gain, for each second with costs.
 
     When shuffled passes gain more, the factors are as they were before.
     """
     before = {name: array.copy() for name, array in problem.state.items()}
-    whole = settings["pass_length"]
-    n_draws = min(whole, max(int(TRIAL_SHARE * whole), TRIAL_DRAWS * sum(space.shape)))
+    whole, shape = settings["pass_length"], data.X.shape
+    n_draws = min(whole, max(int(TRIAL_SHARE * whole), TRIAL_DRAWS * sum(shape)))
     trial = Log(log.problem, log.scale, pass_cost=log.pass_cost)
     # The gain of the second half counts: the first has had little to learn from.
     outcome = solve(
@@ -101,12 +100,13 @@ def _try_learning(problem, opened, space, log, settings):
         budget=Budget(max_passes=2),
         batch_size=settings["batch_size"],
         log=trial,
-        costs=settings.get("costs"),
+        costs=settings["costs"],
+        run=settings["run"],
     )
     log.extend([trial])
     gain = outcome.variance_gain
-    if space.costs is not None:
-        gain *= space.costs.mean(space) / outcome.mean_cost
+    if data.costs is not None:
+        gain *= data.mean_cost() / outcome.mean_cost
     if gain < SHUFFLED_GAIN:
         for name, array in problem.state.items():
             array[:] = before[name]

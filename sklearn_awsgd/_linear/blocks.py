@@ -27,6 +27,8 @@ class Blocks:
         Rows. Blocks are views of them.
     n_threads : int, default=1
         Threads that visit blocks.
+    parts : list of slice, default=None
+        The rows of each block; None for about equal numbers of numbers.
 
     Attributes
     ----------
@@ -40,8 +42,8 @@ class Blocks:
         Whether rows come as CSR.
     """
 
-    def __init__(self, X, n_threads=1):
-        self._X, self.n_threads = X, n_threads
+    def __init__(self, X, n_threads=1, parts=None):
+        self._X, self.n_threads, self._parts = X, n_threads, parts
         self.shape, self.dtype = X.shape, X.dtype
         self.is_sparse = sparse.issparse(X)
         self.n_nonzero = X.nnz if self.is_sparse else X.size
@@ -49,7 +51,7 @@ class Blocks:
     @cached_property
     def _blocks(self):
         """Pairs of the rows of each block and where they stand."""
-        parts = row_slices(self.shape[0], self.n_nonzero)
+        parts = self._parts or row_slices(self.shape[0], self.n_nonzero)
         return [(rows_between(self._X, part), part) for part in parts]
 
     @cached_property

@@ -4,7 +4,7 @@ At any time there are two blocks or batches of a task in memory: one that is wor
 and one that a background thread reads.
 """
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cached_property
 from threading import Lock
 from time import perf_counter
@@ -13,8 +13,10 @@ import numpy as np
 from scipy import sparse
 
 from sklearn_awsgd._kernels._rows import Rows
-from sklearn_awsgd._linear.blocks import Blocks, row_slices
+from sklearn_awsgd._linear.blocks import Blocks
 
+# Numbers in the rows of a block: 8 MB at most, whatever the number of features.
+NUMBERS_IN_BLOCK = 2**20
 # Rows of a batch of draws: they share one state of the sampler.
 ROWS_IN_BATCH = 512
 # Rows of each place that are fetched to see what it costs, and rows looked at for that.
@@ -30,6 +32,8 @@ class SourceRows:
     ----------
     source : row source
         As :mod:`sklearn_awsgd.sources` describes it.
+    allow_nan : bool, default=False
+        Whether NaN is a value like others.
 
     Attributes
     ----------
@@ -43,7 +47,7 @@ class SourceRows:
 
     given_places = None
 
-    def __init__(self, source):
+    def __init__(self, source, allow_nan=False):
         shape = tuple(source.shape)
         if len(shape) != 2 or min(shape) < 1:
             raise ValueError(
@@ -57,6 +61,7 @@ class SourceRows:
                 f"The row source X has type {self.dtype}; it has to give float32 or "
                 "float64: convert rows in its take."
             )
+        self._allow_nan = allow_nan
         self._lock = Lock()
         # Passes in order go past a cache.
         self._in_order = getattr(source, "source", source)
@@ -70,7 +75,7 @@ class SourceRows:
 
     def __getitem__(self, rows):
         if isinstance(rows, slice):
-            return self.read(range(*rows.indices(self.shape[0])))
+            return self.read(np.arange(*rows.indices(self.shape[0])))
         rows = np.asarray(rows)
         return self.take(np.flatnonzero(rows) if rows.dtype == bool else rows)
 
@@ -95,7 +100,7 @@ class SourceRows:
                 X = source.take(rows)
         except Exception as error:
             raise RuntimeError(
-                f"The row source X failed to give {_named(rows)}: "
+                f"The row source X failed to give {named_rows(rows)}: "
                 f"{type(error).__name__}: {error}"
             ) from error
         is_sparse = sparse.issparse(X)
@@ -103,28 +108,41 @@ class SourceRows:
             X = np.asarray(X)
         if X.shape != (len(rows), self.shape[1]):
             raise ValueError(
-                f"The row source X gave shape {X.shape} for {_named(rows)}, expected "
-                f"{(len(rows), self.shape[1])}."
+                f"The row source X gave shape {X.shape} for {named_rows(rows)}, "
+                f"expected {(len(rows), self.shape[1])}."
             )
         if X.dtype != self.dtype or self.is_sparse not in (None, is_sparse):
             form = {True: "sparse", False: "dense", None: "such"}
             raise ValueError(
                 f"The row source X gave {form[is_sparse]} rows of type {X.dtype} for "
-                f"{_named(rows)}, expected {form[self.is_sparse]} ones of {self.dtype}."
+                f"{named_rows(rows)}, expected {form[self.is_sparse]} ones of "
+                f"{self.dtype}."
             )
         if is_sparse:
             X = sparse.csr_array(X)
             X.sum_duplicates()
         else:
             X = np.ascontiguousarray(X)
-        if len(rows):
-            norms2 = Rows(X).squared_norms()
-            if not np.isfinite(norms2).all():
-                raise ValueError(
-                    "The row source X gave NaN, infinite values or values whose "
-                    f"squares overflow in {_named(rows[~np.isfinite(norms2)])}."
-                )
+        self._check_values(X, rows)
         return X
+
+    def _check_values(self, X, rows):
+        """Raise ValueError when values are not finite, or too large to be squared."""
+        values = X.data if self.is_sparse or sparse.issparse(X) else X.ravel()
+        with np.errstate(over="ignore", invalid="ignore"):
+            # A product is the quickest look at all of them.
+            if np.isfinite(values @ values):
+                return
+        if self._allow_nan:
+            X = np.where(np.isnan(X), X.dtype.type(0), X)
+        # Sums of squares of single precision may overflow where those of rows do not.
+        norms2 = Rows(X).squared_norms()
+        if not np.isfinite(norms2).all():
+            raise ValueError(
+                f"The row source X gave {'' if self._allow_nan else 'NaN, '}infinite "
+                "values or values whose squares overflow in "
+                f"{named_rows(rows[~np.isfinite(norms2)])}."
+            )
 
     def squared_norms(self):
         """Return the squared norms of all rows, from a pass over them."""
@@ -154,19 +172,48 @@ class SourceBlocks(Blocks):
     def _pool(self):
         return ThreadPoolExecutor(1)
 
+    @property
+    def parts(self):
+        """The slices of the rows of each block."""
+        n_samples = self.shape[0]
+        step = max(NUMBERS_IN_BLOCK * n_samples // max(self.n_nonzero, n_samples), 1)
+        return [
+            slice(start, min(start + step, n_samples))
+            for start in range(0, n_samples, step)
+        ]
+
     def map(self, function):
         """Yield ``function(X, part)`` of each block, in their order."""
-        parts = row_slices(self.shape[0], self.n_nonzero)
+        return visit_ahead(self._pool, self._X.__getitem__, self.parts, function)
 
-        def read(part):
-            return self._X.read(range(part.start, part.stop))
 
-        ahead = self._pool.submit(read, parts[0])
+def visit_ahead(pool, read, parts, function):
+    """Yield ``function(read(part), part)`` of each part, one being read ahead.
+
+    Parameters
+    ----------
+    pool : Executor
+        Its thread reads.
+    read : callable
+        Returns what is at a part.
+    parts : list
+        The parts.
+    function : callable
+        Takes what was read, and the part.
+    """
+    ahead = pool.submit(read, parts[0])
+    try:
         for part, following in zip(parts, [*parts[1:], None], strict=True):
-            X = ahead.result()
-            if following is not None:
-                ahead = self._pool.submit(read, following)
-            yield function(X, part)
+            found = ahead.result()
+            # The one before is forgotten here: there are two at a time, never three.
+            ahead = None if following is None else pool.submit(read, following)
+            result = function(found, part)
+            del found
+            yield result
+    finally:
+        # After an exception nobody needs it; the source is free when it has come.
+        if ahead is not None and not ahead.cancel():
+            wait([ahead])
 
 
 class FetchedProblem:
@@ -318,7 +365,7 @@ def pilot_costs(X, random):
     return costs[where]
 
 
-def _named(rows):
+def named_rows(rows):
     """Return rows in words, for messages."""
     if len(rows) == 1:
         return f"row {rows[0]}"

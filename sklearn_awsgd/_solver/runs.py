@@ -73,6 +73,7 @@ def solve(
     should_stop=None,
     draw_counts=None,
     costs=None,
+    run=None,
 ):
     """Run passes of AW-SGD until a rule says stop.
 
@@ -95,6 +96,8 @@ def solve(
         Draws of each row, added to.
     costs : Costs, default=None
         What draws cost, where that is known.
+    run : callable, default=None
+        Runs a piece, as :func:`run_batches` does; None for one of the two loops.
 
     Returns
     -------
@@ -108,7 +111,7 @@ def solve(
     """
     should_stop = StopRule() if should_stop is None else should_stop
     batch_size = max(batch_size, sampler.patience)
-    run = _choose_loop(problem, sampler)
+    run = choose_loop(problem, sampler) if run is None else run
     batch = np.zeros(batch_size, dtype=_loop.POINT)
     outcome = Outcome()
     while (
@@ -149,7 +152,7 @@ def solve(
     return outcome
 
 
-def _choose_loop(problem, sampler):
+def choose_loop(problem, sampler):
     """Return the loop for a problem and a sampler: the compiled one if both are."""
     compiled = isinstance(problem, _loop.Problem) and isinstance(sampler, _loop.Sampler)
     return _loop.run if compiled else run_batches

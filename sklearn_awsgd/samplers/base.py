@@ -115,6 +115,22 @@ class BaseSampler(EstimatorMixin, BaseEstimator, ABC):
         """
         self.probabilities_[problem] = opened.stratum_probabilities()
 
+    def known_rows(self):
+        """Return what was learned of single rows of a matrix; by default nothing, None.
+
+        A matrix whose rows are fetched is sampled block by block.
+        """
+        return None
+
+    def recall_rows(self, known):
+        """Begin with what was learned of the rows of a block, after ``prepare``.
+
+        Parameters
+        ----------
+        known : object
+            What `known_rows` returned when the block was sampled last.
+        """
+
     def describe(self, strata, group_names):
         """Return what numbers of strata stand for.
 

@@ -158,6 +158,16 @@ class RowColumnSampler(BaseSampler):
         costs = None if costs is None else costs.marginals(space)
         return ProductDraws(generator, space.entries, self._state, self, costs)
 
+    def known_rows(self):
+        """Return what was learned of the rows of the last call."""
+        n_rows = len(self.row_probabilities_)
+        return {name: self._state[name][:n_rows].copy() for name in ("table", "costs")}
+
+    def recall_rows(self, known):
+        """Begin with what was learned of these rows."""
+        for name, rows in known.items():
+            self._state[name][: len(rows)] = rows
+
     def keep(self, problem, opened):
         """Keep what the opened sampler has learned, up to its last draw."""
         if hasattr(opened, "settle"):

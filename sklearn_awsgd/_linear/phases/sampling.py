@@ -56,17 +56,22 @@ class Draws:
 
     def run(self, problem, opened, pass_length, budget, log, should_stop=None):
         """Run the loop; return its Outcome."""
-        return solve(
-            problem,
-            opened,
-            pass_length=pass_length,
-            budget=budget,
-            log=log,
-            batch_size=self.batch_size,
-            should_stop=should_stop,
-            draw_counts=self.counts,
-            costs=self.costs,
-        )
+        try:
+            return solve(
+                problem,
+                opened,
+                pass_length=pass_length,
+                budget=budget,
+                log=log,
+                batch_size=self.batch_size,
+                should_stop=should_stop,
+                draw_counts=self.counts,
+                costs=self.costs,
+            )
+        except BaseException:
+            if isinstance(opened, FetchedDraws):
+                opened.close()
+            raise
 
     def keep(self, task, opened):
         """Keep what the opened sampler of a task has learned."""
