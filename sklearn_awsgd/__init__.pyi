@@ -112,6 +112,7 @@ class AWSGDMatrixFactorization(TransformerMixin, BaseEstimator):
         tol: float | None = 0.002,
         n_iter_no_change: int = 3,
         verbose: int = 0,
+        n_jobs: int | None = None,
         random_state: int | RandomState | None = None,
     ) -> None: ...
     components_: NDArray[Any]

@@ -99,11 +99,11 @@ class AlternatingSolver:
             self._of_entries = _add(
                 self.blocks.map(lambda X, _: self._sums_of_entries(X))
             )
-        if self._product is None:
-            products = self.blocks.map(lambda X, _: X @ basis)
-            self._product = np.concatenate(list(products))
+        product = self._product
+        if product is None:
+            product = np.concatenate(list(self.blocks.map(lambda X, _: X @ basis)))
         total2, column_sums = self._of_entries
-        fit = np.sum(rows * self._product) + column_sums @ offset
+        fit = np.sum(rows * product) + column_sums @ offset
         gram = np.sum((rows.T @ rows) * (basis.T @ basis))
         cross = rows.sum(axis=0) @ (offset @ basis)
         square = gram + 2 * cross + len(rows) * (offset @ offset)
