@@ -186,8 +186,11 @@ class Partition:
             facts.n_outputs = y.shape[1]
             facts.label_weights = weight @ y
         else:
-            facts.labels, codes = np.unique(y[counts], return_inverse=True)
-            facts.label_weights = np.bincount(codes, weights=weight[counts])
+            y, weight = y[counts], weight[counts]
+            # Finding the labels takes no sort; `return_inverse` would.
+            facts.labels = np.unique(y)
+            codes = np.searchsorted(facts.labels, y)
+            facts.label_weights = np.bincount(codes, weights=weight)
         return facts
 
     def share_and_mass(self, problem):
