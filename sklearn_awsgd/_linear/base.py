@@ -532,9 +532,12 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
                 return train(task, draws, own_budget, log, rules), log
 
         try:
-            results = Parallel(n_jobs=self.n_jobs, require="sharedmem")(
-                delayed(train_one)(task) for task in tasks
-            )
+            if n_jobs == 1 or len(tasks) == 1:
+                results = [train_one(task) for task in tasks]
+            else:
+                results = Parallel(n_jobs=self.n_jobs, require="sharedmem")(
+                    delayed(train_one)(task) for task in tasks
+                )
         except Diverged as error:
             raise ValueError(
                 f"Floating-point overflow: {error}. Scale the features with "

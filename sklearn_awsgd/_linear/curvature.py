@@ -1,8 +1,9 @@
 """Curvature: samples of rows, and inverses that steps correct."""
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError
 from scipy.linalg.blas import daxpy
+from scipy.linalg.lapack import dpotrf, dpotrs
 
 from sklearn_awsgd._kernels import _batch
 
@@ -116,16 +117,16 @@ def solver_of(hessian):
     hessian /= root[:, None]
     more = 1e-12
     diagonal += more
+    # As cho_factor and cho_solve, whose checks take longer than small matrices do.
     while True:
-        try:
-            factor = cho_factor(hessian, check_finite=False)
+        factor, failed = dpotrf(hessian, clean=False)
+        if not failed:
             break
-        except LinAlgError:
-            if more > 1e300:
-                raise
-            more *= 100
-            diagonal += more
-    return lambda g: cho_solve(factor, g / root, check_finite=False) / root
+        if more > 1e300:
+            raise LinAlgError("The curvature is not positive definite.")
+        more *= 100
+        diagonal += more
+    return lambda g: dpotrs(factor, g / root)[0] / root
 
 
 def row_chunks(n_rows):

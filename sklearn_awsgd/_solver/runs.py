@@ -17,8 +17,8 @@ from sklearn_awsgd._solver.stopping import StopRule
 
 LONGEST_PIECE = 1_000_000
 # The sampling distribution learns most of what it will know in the first pass, so that
-# pass is recorded in this many pieces.
-FIRST_PASS_PIECES = 8
+# pass is recorded in this many pieces; but a record takes as long as 200 draws do.
+FIRST_PASS_PIECES, SHORTEST_PIECE = 8, 200
 
 
 class Diverged(ArithmeticError):
@@ -203,7 +203,8 @@ def _pieces(pass_length, first):
     """Return the lengths of the pieces of a pass."""
     longest = min(pass_length, LONGEST_PIECE)
     if first:
-        longest = min(longest, -(-pass_length // FIRST_PASS_PIECES))
+        piece = -(-pass_length // FIRST_PASS_PIECES)
+        longest = min(longest, max(piece, SHORTEST_PIECE))
     n_full, rest = divmod(pass_length, longest)
     return [longest] * n_full + [rest] * (rest > 0)
 

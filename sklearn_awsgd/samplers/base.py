@@ -229,7 +229,7 @@ def resolve_sampler(sampler, named, space, *, stationary=False):
     sampler : str or BaseSampler
         As given by a user.
     named : dict
-        What names stand for: samplers by name.
+        What names stand for: samplers by name, made for this call.
     space : str
         Kind of the space that is drawn from: "rows", "entries", "distribution" or
         "episodes".
@@ -239,7 +239,7 @@ def resolve_sampler(sampler, named, space, *, stationary=False):
     Returns
     -------
     sampler : BaseSampler
-        A copy, with parameters that have been checked.
+        One of `named` or a copy, with parameters that have been checked.
 
     Raises
     ------
@@ -249,7 +249,8 @@ def resolve_sampler(sampler, named, space, *, stationary=False):
         When it is no sampler, a class and not an instance, or a sampler that cannot
         draw from this space.
     """
-    if isinstance(sampler, str):
+    is_named = isinstance(sampler, str)
+    if is_named:
         check_option("sampler", sampler, tuple(named))
         sampler = named[sampler]
     elif isinstance(sampler, type) and issubclass(sampler, BaseSampler):
@@ -261,37 +262,40 @@ def resolve_sampler(sampler, named, space, *, stationary=False):
             "sklearn_awsgd.samplers."
         )
     name = type(sampler).__name__
-    others = ", ".join(known_samplers(space, stationary))
     if not sampler.draws_from(space):
         drawn = " or ".join(
             what for kind, what in DRAWN.items() if sampler.draws_from(kind)
         )
         raise TypeError(
             f"sampler={sampler!r} cannot be used here: {name} draws {drawn}, and here "
-            f"{DRAWN[space]} are drawn; samplers of these are {others}."
+            f"{DRAWN[space]} are drawn; samplers of these are "
+            f"{known_samplers(space, stationary)}."
         )
     if stationary and sampler._needs_training:
         raise TypeError(
             f"sampler={sampler!r} cannot be used here: {name} follows gradients that "
             f"change as a model is trained, and here nothing is trained; use one of "
-            f"{others}."
+            f"{known_samplers(space, stationary)}."
         )
     if stationary and getattr(sampler, "time_aware", False):
         raise ValueError(
             f"sampler={sampler!r} cannot be used here: evaluations have no cost that a "
             "time-aware sampler could learn; use time_aware=False."
         )
-    sampler = clone(sampler)
+    if not is_named:
+        sampler = clone(sampler)
     sampler.check()
     return sampler
 
 
 def known_samplers(space, stationary=False):
-    """Return the names of this package's samplers of a kind of space."""
-    return sorted(
-        kind.__name__
-        for kind in BaseSampler.__subclasses__()
-        if kind.__module__.startswith("sklearn_awsgd.")
-        and kind.draws_from(space)
-        and not (stationary and kind._needs_training)
+    """Return the names of this package's samplers of a kind of space, as a text."""
+    return ", ".join(
+        sorted(
+            kind.__name__
+            for kind in BaseSampler.__subclasses__()
+            if kind.__module__.startswith("sklearn_awsgd.")
+            and kind.draws_from(space)
+            and not (stationary and kind._needs_training)
+        )
     )
