@@ -22,8 +22,8 @@ MOST_REFRESHED = 3
 N_RATIOS = 3
 LEAST_RATIO = 1.5
 # The same with a diagonal: without it the descent stopped at up to 1.9 tol on the set
-# `sparse` of bench_time_to_optimum.py at alpha 1e-7, and with two steps at 1.4 tol where
-# it began near the optimum, on the sparse set of bench_dask.py.
+# `sparse` of bench_time_to_optimum.py at alpha 1e-7, and with two steps at 1.4 tol
+# where it began near the optimum, on the sparse set of bench_dask.py.
 STILL_WITH_DIAGONAL = descent.Stillness(5, 1 / 6, 1 / 2)
 # A diagonal is renewed when the objective has fallen to this part of what it was. With
 # the scaling by the last BFGS pair that took 60 passes instead of 78 on `sparse` of
