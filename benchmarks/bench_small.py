@@ -1,7 +1,7 @@
 """Small data, as people grid-search them: the CPU time of one ``fit``.
 
 Classifiers at their defaults on scikit-learn's own sets, standardised, and on made-up
-ones of 150 to 2,000 rows; the penalty is the same for both (``C = 1 / (n alpha)``). Ours
+ones of 150 to 2,000 rows, with the same penalty for both, ``C = 1 / (n alpha)``. Ours
 are one-vs-rest ("log_loss") and softmax ("multinomial"), the peer is
 ``LogisticRegression()``, which is softmax from three classes on. Turns are interleaved,
 and the least of each counts. What a fit is worth is in the columns "above": how far the

@@ -81,7 +81,7 @@ class Blocks:
             yield waiting.popleft().result()
 
     def take(self, rows):
-        """Return some rows, by their numbers, which rise: a view where none is left out."""
+        """Return some rows, by their rising numbers: a view where none is left out."""
         if len(rows) and rows[-1] - rows[0] + 1 == len(rows) and not self.is_sparse:
             return self._X[rows[0] : rows[-1] + 1]
         return self._X[rows]
