@@ -47,6 +47,20 @@ def test_wide_data_with_few_rows_keep_tol(n_rows, alpha, layout, rng):
     assert model.duality_gap_[0] >= value - optimum - 1e-12 * value
 
 
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+def test_wide_rows_that_are_nearly_parallel_keep_tol_in_single_precision(layout, rng):
+    X = (1000 + rng.standard_normal((7, MOST_PARAMETERS))).astype(np.float32)
+    y = rng.standard_normal(7)
+    alpha = 1.0
+    model = AWSGDRegressor(alpha=alpha, fit_intercept=False, random_state=0)
+    model.fit(layout(X), y)
+    A, n, w = X.astype(float), len(y), model.coef_.astype(float)
+    residual = y - A @ w
+    value = residual @ residual / (2 * n) + alpha / 2 * w @ w
+    dual = np.linalg.solve(A @ A.T / n + alpha * np.eye(n), y)
+    assert value <= alpha * y @ dual / (2 * n) * (1 + 1.5e-3)
+
+
 @pytest.mark.parametrize("loss", ["log_loss", "squared_hinge", "multinomial"])
 def test_wide_classes_are_those_of_the_span(loss, rng):
     """A rotation of features changes nothing: here to as many as there are rows."""

@@ -26,6 +26,8 @@ CHEAP_SPAN = 60
 N_HESSIANS = 4
 # Flops of matrix products in the time of one flop of a pass.
 SPEED = 10
+# Columns that are converted together to double precision.
+COLUMNS_TOGETHER = 4096
 
 
 def span_cost(task):
@@ -38,6 +40,18 @@ def span_cost(task):
     n_nonzero = X.nnz if sparse.issparse(X) else X.size
     products = n_rows * n_nonzero + N_HESSIANS * task.n_models * n_rows**3
     return products / SPEED / (4 * (n_nonzero + 5 * n_rows))
+
+
+def _gram(X):
+    """Return X X^T in double precision: rows may be nearly parallel."""
+    if sparse.issparse(X):
+        X = X.astype(np.float64, copy=False)
+        return (X @ X.T).toarray()
+    gram = np.zeros((len(X), len(X)))
+    for begin in range(0, X.shape[1], COLUMNS_TOGETHER):
+        part = X[:, begin : begin + COLUMNS_TOGETHER].astype(np.float64, copy=False)
+        gram += part @ part.T
+    return gram
 
 
 class Span:
@@ -57,8 +71,7 @@ class Span:
 
     def __init__(self, task):
         X, norms = task.data.X, np.sqrt(task.data.norms2)
-        gram = X @ X.T
-        gram = gram.toarray() if sparse.issparse(gram) else gram.astype(np.float64)
+        gram = _gram(X)
         # Rows of length one: small rows are no less independent than large ones.
         norms = np.where(norms > 0, norms, 1.0)
         gram /= norms
