@@ -1,7 +1,8 @@
 """SGD that learns how to sample, as scikit-learn estimators."""
 
-from sklearn_awsgd._factorization.entries import matrix_from_entries
+from sklearn_awsgd._factorization.entry_regressor import EntryRegressor
 from sklearn_awsgd._factorization.factorization import AWSGDMatrixFactorization
+from sklearn_awsgd._factorization.ids import MatrixIds, matrix_from_entries
 from sklearn_awsgd._importance.estimator import MinVarianceImportanceEstimator
 from sklearn_awsgd._linear.classifier import AWSGDClassifier
 from sklearn_awsgd._linear.regressor import AWSGDRegressor
@@ -13,6 +14,8 @@ __all__ = [
     "AWSGDMatrixFactorization",
     "AWSGDPolicyGradient",
     "AWSGDRegressor",
+    "EntryRegressor",
+    "MatrixIds",
     "MinVarianceImportanceEstimator",
     "TabularMDP",
     "matrix_from_entries",

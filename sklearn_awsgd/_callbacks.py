@@ -4,7 +4,7 @@ scikit-learn has callbacks since version 1.9. Before, estimators have no
 ``set_callbacks``, and a fit tells nobody.
 """
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from threading import Lock
 
 try:
@@ -78,6 +78,16 @@ class FitTask:
                 **self._arguments, reconstruction_attributes=attributes
             )
 
+    def passed_to(self, estimator):
+        """Return a context inside of which an estimator is fitted as this task.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Callbacks that are for parts of an estimator too are told of its fit.
+        """
+        return self._context.propagate_callback_context(estimator)
+
 
 class NoTask:
     """A task that nobody is told of, with the methods of :class:`FitTask`."""
@@ -89,6 +99,10 @@ class NoTask:
     def end(self, attributes=None):
         """Return False: nobody asks for an end."""
         return False
+
+    def passed_to(self, estimator):
+        """Return a context that does nothing."""
+        return nullcontext()
 
 
 @contextmanager

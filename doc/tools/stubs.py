@@ -20,6 +20,7 @@ FILES = {
     "sklearn_awsgd": "sklearn_awsgd/__init__.pyi",
     "sklearn_awsgd.samplers": "sklearn_awsgd/samplers/__init__.pyi",
     "sklearn_awsgd.datasets": "sklearn_awsgd/datasets.pyi",
+    "sklearn_awsgd.model_selection": "sklearn_awsgd/model_selection.pyi",
     "sklearn_awsgd.display": "sklearn_awsgd/display/__init__.pyi",
 }
 HEAD = '''\

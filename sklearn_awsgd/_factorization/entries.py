@@ -18,8 +18,6 @@ RANGES = {"log_loss": (0, 1), "poisson": (0, np.inf)}
 LARGEST_WEIGHT, SMALLEST_WEIGHT = 1e100, 1e-100
 # Least weight then, relative to the largest: less makes no difference.
 LEAST_SHARE = 1e-100
-# Rows and columns are counted in 32 bits.
-LARGEST_INDEX = np.iinfo(np.int32).max
 
 
 @dataclass
@@ -105,6 +103,15 @@ class EntryData:
             values = self.X[self.observed]
             weights = None if self.weights is None else self.weights[self.observed]
         return values, weights
+
+    def column_counts(self):
+        """Return the number of observed entries of each column."""
+        n_rows, n_columns = self.X.shape
+        if self.kind != "missing":
+            return np.full(n_columns, n_rows)
+        if self.observed is not None:
+            return self.observed.sum(axis=0)
+        return np.bincount(self.X.indices, minlength=n_columns)
 
     def space(self):
         """Return where the entries are, as samplers see them."""
@@ -373,87 +380,3 @@ def check_entry_costs(access_cost, data):
             "stores the same entries; give a dense array, or what each row costs."
         )
     return EntryCosts(entries=check_costs(cells.data, len(cells.data)))
-
-
-def matrix_from_entries(rows, columns, values, *, shape=None):
-    """Build a CSR matrix from (row, column, value) triples.
-
-    Zeros that are given are stored, so that with ``unstored="missing"`` they are
-    observed.
-
-    Parameters
-    ----------
-    rows, columns : array-like of int of shape (n_entries,)
-        Indices of the entries, from 0.
-    values : array-like of shape (n_entries,)
-        Their values.
-    shape : tuple of two int, default=None
-        Shape of the matrix; the smallest that holds all entries for None.
-
-    Returns
-    -------
-    X : CSR array of shape `shape`
-        The matrix, without duplicates and with sorted indices.
-
-    Examples
-    --------
-    >>> from sklearn_awsgd import matrix_from_entries
-    >>> X = matrix_from_entries([0, 0, 1], [0, 2, 1], [5.0, 3.0, 0.0])
-    >>> X.shape, X.nnz
-    ((2, 3), 3)
-    """
-    values = check_array(
-        values,
-        ensure_2d=False,
-        ensure_min_samples=0,
-        dtype="numeric",
-        input_name="values",
-    )
-    rows, columns = np.asarray(rows), np.asarray(columns)
-    for name, index in (("rows", rows), ("columns", columns), ("values", values)):
-        if index.shape != (values.size,):
-            raise ValueError(
-                f"{name} has shape {index.shape}, values has {values.shape}; give one "
-                "row, one column and one value for each entry."
-            )
-    if values.size == 0:
-        # Empty lists are arrays of floats.
-        rows, columns = rows.astype(np.int32), columns.astype(np.int32)
-        if shape is None:
-            raise ValueError(
-                "There are no entries, which leaves the shape of the matrix unknown; "
-                "give shape=(n_rows, n_columns)."
-            )
-    for name, index in (("rows", rows), ("columns", columns)):
-        if not np.issubdtype(index.dtype, np.integer) or index.min(initial=0) < 0:
-            raise ValueError(
-                f"{name} must be integers from 0; turn labels into integers with "
-                "numpy.unique(labels, return_inverse=True)."
-            )
-        if index.max(initial=0) >= LARGEST_INDEX:
-            raise ValueError(
-                f"{name} has {index.max()}, which would make a matrix of as many "
-                f"{name}; number those that occur with "
-                f"numpy.unique({name}, return_inverse=True)."
-            )
-    smallest = int(rows.max(initial=-1)) + 1, int(columns.max(initial=-1)) + 1
-    shape = smallest if shape is None else shape
-    if not (
-        isinstance(shape, (tuple, list, np.ndarray))
-        and len(shape) == 2
-        and all(isinstance(size, numbers.Integral) for size in shape)
-    ):
-        raise TypeError(f"shape={shape!r} must be two integers.")
-    shape = tuple(map(int, shape))
-    if shape[0] < smallest[0] or shape[1] < smallest[1]:
-        raise ValueError(
-            f"shape={shape} is too small for the entries, which need {smallest}."
-        )
-    X = sparse.coo_array((values, (rows, columns)), shape=shape).tocsr()
-    if X.nnz < len(values):
-        raise ValueError(
-            f"{len(values) - X.nnz} entries are given more than once; keep one value "
-            "for each (row, column)."
-        )
-    X.sort_indices()
-    return X

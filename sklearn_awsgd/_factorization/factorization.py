@@ -465,6 +465,9 @@ class AWSGDMatrixFactorization(FactorizationModel):
                 at_once=isinstance(data, SourceEntries),
             )
             self.n_iter_ += n_solved
+        if data.kind == "missing" and not streaming:
+            # Nothing is known of a column without entries, also not its first factors.
+            self._columns["columns"][data.column_counts() == 0] = 0.0
         self._history.extend([log])
         missed = budget.tol is not None and not outcome.converged
         if missed and not budget.stopped.is_set():

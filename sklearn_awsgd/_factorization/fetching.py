@@ -60,11 +60,13 @@ class SourceEntries:
     def survey(self):
         """Read all rows once: what training has to know of them before it begins."""
         self.row_counts = np.zeros(self.X.shape[0], dtype=np.intp)
+        self._column_counts = np.zeros(self.X.shape[1], dtype=np.intp)
         kinds, self.n_stored, sums = set(), 0, np.zeros(2)
         for block, part in self.blocks():
             kinds.add(block.kind)
             values = block.stored()[0]
             self.n_stored += len(values)
+            self._column_counts += block.column_counts()
             if block.kind == "missing" and block.observed is None:
                 self.row_counts[part] = np.diff(block.X.indptr)
             elif block.kind == "missing":
@@ -77,6 +79,10 @@ class SourceEntries:
         if self.n_entries == 0:
             raise ValueError("X has no observed entry; at least one is needed.")
         self._mean, self._mean_size = sums / self.n_entries
+
+    def column_counts(self):
+        """Return the number of observed entries of each column."""
+        return self._column_counts
 
     @cached_property
     def fetched(self):

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from sklearn_awsgd._base import EstimatorMixin
 from sklearn_awsgd._factorization.entries import EntryData, check_entries
 from sklearn_awsgd._factorization.fetching import SourceEntries
+from sklearn_awsgd._factorization.ids import as_ids
 from sklearn_awsgd._factorization.row_solver import (
     LARGEST_Z,
     dense_block,
@@ -235,8 +236,9 @@ class FactorizationModel(
 
         Returns
         -------
-        rows : ndarray of shape (n_samples, n_features)
-            Predictions of all entries, observed or not.
+        rows : ndarray or data frame of shape (n_samples, n_features)
+            Predictions of all entries, observed or not; a frame where ``set_output``
+            or scikit-learn's configuration ask for one.
 
         Raises
         ------
@@ -256,7 +258,16 @@ class FactorizationModel(
                 "predict_entries(X, rows, columns) for the entries you need, or "
                 "predict(X.toarray())."
             )
-        return self.inverse_transform(self.transform(X))
+        factors = self.transform(X)
+        rows = self.inverse_transform(np.asarray(factors))
+        if isinstance(factors, np.ndarray):
+            return rows
+        # `transform` knows which frame is wanted.
+        default = [f"x{j}" for j in range(rows.shape[1])]
+        names = list(getattr(self, "feature_names_in_", default))
+        if hasattr(factors, "index"):
+            return type(factors)(rows, index=factors.index, columns=names)
+        return type(factors)(rows, schema=names)
 
     def predict_entries(self, X, rows, columns):
         """Return the predictions of single entries.
@@ -266,7 +277,9 @@ class FactorizationModel(
         X : {array-like, sparse matrix, row source} of shape (n_samples, n_features)
             Rows, as observed.
         rows, columns : array-like of int of shape (n_entries,)
-            Which entries.
+            Which entries. An index of -1, or beyond X, is a row or a column that is not
+            known: what its factors and its bias would add is left out, so that the
+            other bias decides.
 
         Returns
         -------
@@ -284,27 +297,42 @@ class FactorizationModel(
             # Empty lists are arrays of floats.
             rows, columns = rows.astype(np.intp), columns.astype(np.intp)
         data = self._check_X(X)
-        for name, index, size in zip(
-            ("rows", "columns"), (rows, columns), data.X.shape, strict=True
-        ):
+        for name, index in (("rows", rows), ("columns", columns)):
             if index.dtype.kind not in "iu":
                 raise TypeError(f"{name} must be integers, got {index.dtype}.")
-            if len(index) and (index.min() < 0 or index.max() >= size):
-                raise IndexError(f"{name} must be from 0 to {size - 1}.")
-        used, place = np.unique(rows, return_inverse=True)
+            if len(index) and index.min() < -1:
+                raise IndexError(f"{name} must be at least -1, got {index.min()}.")
+        known = (rows >= 0) & (rows < data.X.shape[0])
+        used, place = np.unique(rows[known], return_inverse=True)
+        index = np.full(len(rows), -1)
+        index[known] = place
         factors = np.concatenate(
             [self._solve(block) for block in data.blocks_of(used)]
             or [np.empty((0, self._n_features_out))]
         )
-        result = np.empty(len(rows))
-        components = self.components_.T
-        for part in row_blocks(len(rows), self._n_features_out):
-            i, j = place[part], columns[part]
-            result[part] = np.einsum("ek,ek->e", factors[i], components[j])
-        result += self._offset()[columns]
-        return self._link(result).astype(data.X.dtype, copy=False)
+        values = self._entry_values(factors, index, columns)
+        return values.astype(data.X.dtype, copy=False)
 
-    def recommend(self, X, k=10):
+    def _entry_values(self, factors, rows, columns):
+        """Return predictions from row factors; indices outside are not known."""
+        components, offset = self.components_.T, self._offset()
+        rows = np.where((rows < 0) | (rows >= len(factors)), len(factors), rows)
+        outside = (columns < 0) | (columns >= len(offset))
+        columns = np.where(outside, len(offset), columns)
+        # Behind the last row and the last column stand those that are not known.
+        factors = np.vstack([factors, np.zeros(self._n_features_out)])
+        unknown = np.zeros(self._n_features_out)
+        if self.fit_bias:
+            unknown[-1] = self._gain
+        components = np.vstack([components, unknown])
+        offset = np.append(offset, self.global_bias_)
+        z = np.empty(len(rows))
+        for part in row_blocks(len(rows), self._n_features_out):
+            i, j = rows[part], columns[part]
+            z[part] = np.einsum("ek,ek->e", factors[i], components[j])
+        return self._link(z + offset[columns])
+
+    def recommend(self, X, k=10, *, rows=None, ids=None, return_scores=False):
         """Return the columns with the largest predictions that a row has not seen.
 
         Parameters
@@ -314,23 +342,59 @@ class FactorizationModel(
             (whatever `unstored` says), has not been seen.
         k : int, default=10
             Number of columns for each row.
+        rows : array-like of shape (n_rows,), default=None
+            The rows of X to recommend for, in this order; None is all of them. With
+            `ids` they are ids. One that is not known, or -1, is a row that has seen
+            nothing: it gets the columns with the largest biases.
+        ids : MatrixIds, default=None
+            Ids of the rows and columns of X, from :func:`matrix_from_entries`. The
+            columns are then returned as ids.
+        return_scores : bool, default=False
+            Whether to return the predictions as well.
 
         Returns
         -------
-        columns : ndarray of int of shape (n_samples, k)
-            Best first; -1 where a row has fewer than k unseen columns.
+        columns : ndarray of shape (n_rows, k)
+            Indices, or ids, of columns, best first; -1, or None among ids, where a row
+            has fewer than k unseen columns.
+        scores : ndarray of shape (n_rows, k)
+            Their predictions, NaN where there is no column; only for
+            ``return_scores=True``.
         """
         check_is_fitted(self)
         check_number("k", k, low=1, integer=True)
         data = self._check_X(X)
-        result = [self._best_unseen(block, k) for block, _ in data.blocks()]
-        return np.concatenate(result)
+        if ids is not None and (len(ids.rows), len(ids.columns)) != data.X.shape:
+            raise ValueError(
+                f"ids has {len(ids.rows)} rows and {len(ids.columns)} columns, X has "
+                f"shape {data.X.shape}; give the ids that came with X."
+            )
+        unknown = np.zeros(data.X.shape[0], dtype=bool)
+        blocks = (block for block, _ in data.blocks())
+        if rows is not None:
+            index = _check_rows(rows, data, ids)
+            unknown = index < 0
+            blocks = data.blocks_of(index[~unknown])
+        best = np.full((len(unknown), k), -1, dtype=np.intp)
+        scores = np.full((len(unknown), k), np.nan)
+        found = [self._best_unseen(block, k) for block in blocks if block.X.shape[0]]
+        if found:
+            best[~unknown] = np.concatenate([columns for columns, _ in found])
+            scores[~unknown] = np.concatenate([values for _, values in found])
+        if unknown.any():
+            nothing = sparse.csr_array((1, data.X.shape[1]))
+            nothing = EntryData(nothing, None, None, "missing")
+            best[unknown], scores[unknown] = self._best_unseen(nothing, k)
+        if ids is not None:
+            best = ids.column_ids(best)
+        return (best, scores) if return_scores else best
 
     def _best_unseen(self, data, k):
-        """Return the columns to recommend to rows in memory."""
+        """Return the columns to recommend to rows in memory, and their predictions."""
         n_rows, n_columns = data.X.shape
         factors = self._solve(data)
         result = np.full((n_rows, k), -1, dtype=np.intp)
+        predictions = np.full((n_rows, k), np.nan)
         k = min(k, n_columns)
         for rows in row_blocks(n_rows, n_columns):
             z = factors[rows] @ self.components_ + self._offset()
@@ -346,9 +410,11 @@ class FactorizationModel(
             scores = np.take_along_axis(z, best, axis=1)
             order = np.argsort(-scores, axis=1, kind="stable")
             best = np.take_along_axis(best, order, axis=1)
-            seen = np.isneginf(np.take_along_axis(scores, order, axis=1))
+            scores = np.take_along_axis(scores, order, axis=1)
+            seen = np.isneginf(scores)
             result[rows, :k] = np.where(seen, -1, best)
-        return result
+            predictions[rows, :k] = np.where(seen, np.nan, self._link(scores))
+        return result, predictions
 
     def score(self, X, y=None):
         """Return how well entries are predicted that the model was not shown.
@@ -403,3 +469,21 @@ class FactorizationModel(
 
     def _deviance(self, y, z):
         return deviance(self.loss, self._epsilon, y, z)
+
+
+def _check_rows(rows, data, ids):
+    """Return the indices of rows of a query; -1 is a row that is not known."""
+    rows = np.atleast_1d(as_ids(rows, "rows"))
+    if ids is not None:
+        return ids.row_index(rows)
+    n_rows = data.X.shape[0]
+    if rows.dtype.kind not in "iu":
+        raise TypeError(
+            f"rows must be indices of rows of X, got {rows.dtype}; give ids=, what "
+            "matrix_from_entries returns, to name rows by their ids."
+        )
+    if len(rows) and not -1 <= rows.min() <= rows.max() < n_rows:
+        raise IndexError(
+            f"rows must be from 0 to {n_rows - 1}, or -1 for one that is not known."
+        )
+    return rows
