@@ -90,7 +90,12 @@ class RowSpace:
 
         It is ``sqrt(||x_i||^2 + 1)``, that of a Lipschitz loss with an intercept.
         """
-        return np.sqrt(self.norms2 + 1)
+        bound = self.norms2 + 1
+        return np.sqrt(bound, out=bound)
+
+    def forget_tables(self):
+        """Free what no sampler will ask for again."""
+        self._safe = {}
 
     def safe(self, time_aware=False):
         """Return the density and the alias table of the safe distribution.
@@ -102,14 +107,15 @@ class RowSpace:
         """
         time_aware = bool(time_aware) and self.costs is not None
         if time_aware not in self._safe:
-            bound = self.bound()
+            density = self.bound()
             if time_aware:
-                bound = bound / np.sqrt(self.costs)
+                density /= np.sqrt(self.costs)
+            # In place: of ten million rows each such array is a tenth of the data.
             if self.mass is None:
-                density = bound / bound.mean()
+                density /= density.mean()
                 table = kernels.AliasTable(density)
             else:
-                density = bound / (self.mass @ bound)
+                density /= self.mass @ density
                 table = kernels.AliasTable(density * self.mass)
             self._safe[time_aware] = density, table
         return self._safe[time_aware]

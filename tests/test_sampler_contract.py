@@ -229,13 +229,14 @@ def test_a_distribution_is_drawn_by_no_sampler_of_rows():
         mean.fit(stats.norm())
 
 
-def test_resolved_samplers_are_copies():
+def test_samplers_of_users_are_copied():
     given = StrataSampler(mixing=0.3)
     resolved = resolve_sampler(given, {}, "rows")
     assert resolved is not given
     assert resolved.mixing == 0.3
     named = {"a": given}
-    assert resolve_sampler("a", named, "rows") is not given
+    # What a name stands for is made for each call, and no user has it.
+    assert resolve_sampler("a", named, "rows") is given
     with pytest.raises(ValueError, match="sampler='b' is not known; choose one of 'a'"):
         resolve_sampler("b", named, "rows")
     with pytest.raises(ValueError, match=r"sampler.mixing=2 is out of range"):

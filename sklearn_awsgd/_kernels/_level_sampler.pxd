@@ -32,6 +32,7 @@ cdef class LevelDraws(RandomSampler):
     cdef bint prepared
     cdef void prepare(self) noexcept nogil
     cdef double scaled_mass(self, Py_ssize_t i) noexcept nogil
+    cdef double scaled_norm2(self, Py_ssize_t i, double norm2) noexcept nogil
     cdef Py_ssize_t level(self, double norm2) noexcept nogil
     cdef void move(self, Py_ssize_t i, Py_ssize_t target) noexcept nogil
     cdef void refresh(self) noexcept nogil

@@ -64,9 +64,8 @@ cdef class LevelDraws(RandomSampler):
         if mixing > 0.0:
             self.safe_density, self.safe = table.safe(time_aware)
         self.n_strata = n_groups * N_LEVELS
-        norms2 = np.array(norms2)
         if time_aware and table.costs is not None:
-            norms2 /= table.costs
+            norms2 = norms2 / table.costs
         self.place(table, groups, norms2)
         # Before a stratum is drawn from, its rows have the middle norm of their level.
         levels = np.arange(self.n_strata) % N_LEVELS
@@ -82,8 +81,8 @@ cdef class LevelDraws(RandomSampler):
         self.n_used = DRAWS_AHEAD
         self.refresh()
 
-    def place(self, table, const int[::1] groups, double[::1] norms2):
-        """Sort the rows by group and level; `norms2` is overwritten."""
+    def place(self, table, const int[::1] groups, const double[::1] norms2):
+        """Sort the rows by group and level."""
         cdef Py_ssize_t i, k, s
         cdef double largest = 0.0
         cdef const int[::1] rows = table.rows
@@ -95,18 +94,15 @@ cdef class LevelDraws(RandomSampler):
         with nogil:
             for k in range(self.n_rows):
                 i = rows[k]
-                norms2[i] *= self.scaled_mass(i) * self.scaled_mass(i)
-                # What overflows is large; whether too large the first steps will tell.
-                if not isfinite(norms2[i]):
-                    norms2[i] = 1e300
-                largest = max(largest, norms2[i])
+                largest = max(largest, self.scaled_norm2(i, norms2[i]))
             self.base = 1.0
             if largest > 0.0:
                 # Divided by `base`, the largest is of level N_LEVELS - 1 - HEADROOM.
                 self.base = largest / ldexp(1.0, 2 * (N_LEVELS - 1 - HEADROOM))
             for k in range(self.n_rows):
                 i = rows[k]
-                s = groups[i] * N_LEVELS + self.level(norms2[i])
+                s = groups[i] * N_LEVELS
+                s += self.level(self.scaled_norm2(i, norms2[i]))
                 self.stratum[i] = <int> s
                 self.start[s + 1] += 1
             for s in range(self.n_strata):
@@ -122,6 +118,12 @@ cdef class LevelDraws(RandomSampler):
     cdef double scaled_mass(self, Py_ssize_t i) noexcept nogil:
         """n P_i."""
         return 1.0 if self.mass is None else self.n_rows * self.mass[i]
+
+    cdef double scaled_norm2(self, Py_ssize_t i, double norm2) noexcept nogil:
+        """(n P_i)^2 times a squared norm."""
+        norm2 *= self.scaled_mass(i) * self.scaled_mass(i)
+        # What overflows is large; whether too large the first steps will tell.
+        return norm2 if isfinite(norm2) else 1e300
 
     cdef Py_ssize_t level(self, double norm2) noexcept nogil:
         cdef Py_ssize_t exponent

@@ -525,7 +525,12 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
 
         def train_one(task):
             draws = Draws(
-                self.sampler_, space, self.batch_size, counts[task.number], measured
+                self.sampler_,
+                space,
+                self.batch_size,
+                counts[task.number],
+                measured,
+                last=len(tasks) == 1,
             )
             with watch.problem(task) as (progress, own_budget):
                 log = Log(task.number, data.total, progress, data.pass_cost)

@@ -129,8 +129,9 @@ def solver_of(hessian):
     return lambda g: dpotrs(factor, g / root)[0] / root
 
 
-def row_chunks(n_rows):
-    return [slice(start, start + CHUNK) for start in range(0, n_rows, CHUNK)]
+def row_chunks(n_rows, size=CHUNK):
+    """Return slices of so many rows each."""
+    return [slice(start, start + size) for start in range(0, n_rows, size)]
 
 
 def add_penalty(diagonal, alpha, fit_intercept):

@@ -8,6 +8,8 @@ from sklearn_awsgd._linear.curvature import expectation, row_chunks, systematic_
 
 # From here on dense rows are sampled in single precision: products are what costs.
 MANY_COLUMNS = 256
+# Rows whose sizes are computed together.
+ROWS_IN_PART = 2**16
 
 
 class LinearSums:
@@ -127,10 +129,11 @@ class LinearSums:
             Draws the sample.
         """
         size = self.sizes(curvatures, floor)
-        curvatures = self._floored(curvatures, floor)
-        weight = curvatures * self._masses(slice(None))
         chosen, times = systematic_sample(size, n_rows, rng)
-        weights = times * weight[chosen]
+        del size
+        weights = times * (
+            self._floored(curvatures[chosen], floor) * self._masses(chosen)
+        )
         hessian = np.zeros((self.n_columns, self.n_columns))
         per_row = self.n_nonzero / self.n_samples
         if self.blocks.is_sparse:
@@ -141,7 +144,7 @@ class LinearSums:
             if n_rows < self.n_samples:
                 # A rare feature may be missing from the sample; without its own
                 # curvature the step along it would be far too long.
-                diagonal = self._diagonal(curvatures)
+                diagonal = self._diagonal(self._floored(curvatures, floor))
                 np.fill_diagonal(hessian, np.maximum(np.diagonal(hessian), diagonal))
             return hessian, flops
         # In single precision, more exact than a sample is, matrix products run ten
@@ -166,8 +169,12 @@ class LinearSums:
 
         The parameters are those of `hessian`.
         """
-        weight = self._floored(curvatures, floor) * self._masses(slice(None))
-        return weight * (self.norms2 + 1)
+        size = np.empty(self.n_samples)
+        # In parts: arrays of all rows are what takes memory beside the rows.
+        for part in row_chunks(self.n_samples, ROWS_IN_PART):
+            weight = self._floored(curvatures[part], floor) * self._masses(part)
+            np.multiply(weight, self.norms2[part] + 1, out=size[part])
+        return size
 
     def hessian_diagonal(self, curvatures, floor):
         """Return the diagonal of the Hessian of E_P[f], with the mean curvature added.

@@ -98,8 +98,10 @@ class LevelSampler(BaseSampler):
 
     def open(self, space, view, problem, generator):
         """Return the compiled sampler of one problem."""
-        groups = view.groups * np.int32(self._n_cost_classes)
-        groups = groups + self._cost_classes(space)
+        groups = view.groups
+        if self._n_cost_classes > 1:
+            groups = groups * np.int32(self._n_cost_classes)
+            groups += self._cost_classes(space)
         return _level_sampler.LevelDraws(
             generator,
             space,

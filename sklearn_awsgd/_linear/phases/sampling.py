@@ -27,6 +27,7 @@ class Draws:
     batch_size: int = 1  # draws that share one state of the sampler
     counts: np.ndarray | None = None  # draws of each row, added to
     measured: bool = False  # whether costs are measured, not given
+    last: bool = False  # whether no other task draws from the space
 
     @property
     def costs(self):
@@ -79,6 +80,8 @@ class Draws:
             opened.close()
             opened = opened.opened
         self.sampler.keep(task.number, opened)
+        if self.last:
+            self.space.forget_tables()
 
 
 def sample_first(task, draws, budget, log):

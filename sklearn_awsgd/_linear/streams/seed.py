@@ -37,17 +37,20 @@ def seed_of(task):
         Number of rows.
     """
     data, n = task.data, task.n_samples
-    a = np.full(n, data.total)
+    a = np.broadcast_to(data.total, n)
     if data.mass is not None:
         a = data.mass * (n * data.total)
     X, y, norms2 = data.X, task.target.values, data.norms2
     # Making a generator takes longer than all the rest of a small task.
     rng = np.random.default_rng(0) if n > FEWEST_ROWS else None
     if n > MOST_ROWS:
-        some, times = systematic_sample(a * (norms2 + 1), MOST_ROWS, rng)
+        size = norms2 + 1
+        size *= a
+        some, times = systematic_sample(size, MOST_ROWS, rng)
         X, y, norms2, a = X[some], y[some], norms2[some], a[some] * times
     elif data.is_source:
         X = X[:]
+    a = np.ascontiguousarray(a)
     v = task.parameters().reshape(task.n_models, -1)
     scores = safe_sparse_dot(X, v[:, :-1].T, dense_output=True) + v[:, -1]
     if task.n_models > 1:
