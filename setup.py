@@ -18,6 +18,7 @@ KERNELS = [
     "_linear",
     "_dual",
     "_softmax",
+    "_softmax_batch",
     "_batch",
     "_models",
     "_stream",

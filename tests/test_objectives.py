@@ -9,9 +9,11 @@ from scipy import sparse
 from scipy.optimize import minimize_scalar
 
 from sklearn_awsgd import AWSGDClassifier
+from sklearn_awsgd._linear.blocks import Blocks
 from sklearn_awsgd._linear.curvature import InverseCurvature, systematic_sample
 from sklearn_awsgd._linear.objectives import best_constant
 from sklearn_awsgd._linear.softmax_objective import SoftmaxObjective
+from sklearn_awsgd._linear.softmax_sums import SoftmaxSums
 from sklearn_awsgd._linear.sums import MANY_COLUMNS
 
 each_layout = pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
@@ -74,7 +76,8 @@ def test_gradient_and_hessian_of_multinomial_objective(
     X, norms2 = rows(rng, layout)
     codes = rng.integers(0, 3, 40).astype(np.int32)
     mass = random_mass(rng) if weighted else None
-    F = SoftmaxObjective(X, codes, 3, mass, norms2, 0.1, fit_intercept)
+    sums = SoftmaxSums(Blocks(X), codes, 3, mass, norms2)
+    F = SoftmaxObjective(sums, 0.1, fit_intercept)
     V = rng.standard_normal((3, 4))
     V[:, -1] *= fit_intercept
     v = V.ravel()
@@ -88,7 +91,8 @@ def test_gradient_and_hessian_of_multinomial_objective(
     slope = finite_difference(lambda v: F(v).value, v)
     np.testing.assert_allclose(point.gradient[free], slope[free], atol=1e-6)
     assert (point.gradient[~free] == 0).all()
-    hessian = F._full_curvature(point.curvatures, np.arange(40), P, 0.0)
+    sample = sums.sample(v, point.curvatures, 40, rng)
+    hessian = F._hessian(sample, 0.0)
     expected = finite_difference(lambda v: F(v).gradient, v)
     # The intercepts' common shift is pinned by a constant.
     pin = (hessian - expected)[3::4, 3::4]
@@ -100,10 +104,11 @@ def test_gradient_and_hessian_of_multinomial_objective(
     np.testing.assert_allclose(hessian[used], expected[used], atol=1e-5)
     assert np.linalg.eigvalsh(hessian).min() > 0
     # With the largest floor it bounds the curvature everywhere.
-    bound = F._full_curvature(point.curvatures, np.arange(40), P, 1.0)
-    other = F(3 * rng.standard_normal(12)).curvatures
-    for p in (point.curvatures, other):
-        rest = bound - F._full_curvature(p, np.arange(40), P, 0.0)
+    bound = F._hessian(sample, 1.0)
+    other = F(3 * rng.standard_normal(12))
+    for there in (point, other):
+        sampled = sums.sample(there.v, there.curvatures, 40, rng)
+        rest = bound - F._hessian(sampled, 0.0)
         assert np.linalg.eigvalsh(rest[used].reshape(free.sum(), -1)).min() > -1e-6
     # The same predictions, and the gradient does not move along a common shift.
     canonical = F.canonical(v)

@@ -5,16 +5,14 @@ import numpy as np
 
 from libc.math cimport INFINITY, copysign, exp, fabs, log
 
+# For exp_of_minus.
+from sklearn_awsgd._kernels._exponential cimport exp_of_minus  # no-cython-lint
 # For WIDE.
 from sklearn_awsgd._kernels._rows cimport PREFETCH  # no-cython-lint
 
 cdef extern from *:
     """
-    enum {N_EXP = 14, N_LOG = 16};
-    static const double reciprocals_of_factorials[N_EXP] = {
-        1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880,
-        1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1.0, 1.0
-    };
+    enum {N_LOG = 16};
     static const double reciprocals_of_odds[N_LOG] = {
         1.0 / 31, 1.0 / 29, 1.0 / 27, 1.0 / 25, 1.0 / 23, 1.0 / 21, 1.0 / 19, 1.0 / 17,
         1.0 / 15, 1.0 / 13, 1.0 / 11, 1.0 / 9, 1.0 / 7, 1.0 / 5, 1.0 / 3, 1.0
@@ -22,32 +20,18 @@ cdef extern from *:
 
     /* log(1 + exp(-y z)) with its first two derivatives, without a branch or a call, so
        that several rows are computed at once. With m = y z and e = exp(-|m|), the loss
-       is log(1 + e) + max(-m, 0). Both series are those of Taylor, to 1e-16. */
+       is log(1 + e) + max(-m, 0). The series is that of Taylor, to 1e-16. */
     WIDE static void log_losses(
         const double* __restrict y, const double* __restrict z, Py_ssize_t n,
         double* __restrict losses, double* __restrict derivatives,
         double* __restrict curvatures
     ) {
-        /* Adding it leaves a whole number in the last bits. */
-        const double shift = 6755399441055744.0;
         Py_ssize_t k;
         int j;
         for (k = 0; k < n; k++) {
-            double m = y[k] * z[k], size = fabs(m), power, r, e, s, s2, p, series;
-            double shifted, scale, below, top;
-            long long bits;
-            size = size > 700.0 ? 700.0 : size;
-            /* exp(-size) = 2^power exp(r), |r| <= log(2) / 2 */
-            shifted = size * -1.4426950408889634 + shift;
-            power = shifted - shift;
-            r = power * -6.93147180369123816490e-01 - size;
-            r -= power * 1.90821492927058770002e-10;
-            memcpy(&bits, &shifted, sizeof bits);
-            bits = (long long) (((unsigned long long) bits + 1023) << 52);
-            memcpy(&scale, &bits, sizeof scale);
-            e = reciprocals_of_factorials[0];
-            for (j = 1; j < N_EXP; j++) e = e * r + reciprocals_of_factorials[j];
-            e *= scale;
+            double m = y[k] * z[k], size = fabs(m), e, s, s2, p, series;
+            double below, top;
+            e = exp_of_minus(size);
             /* log(1 + e) = 2 artanh(s), |s| <= 1/3 */
             s = e / (2.0 + e);
             s2 = s * s;

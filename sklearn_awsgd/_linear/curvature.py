@@ -126,7 +126,12 @@ def solver_of(hessian):
             raise LinAlgError("The curvature is not positive definite.")
         more *= 100
         diagonal += more
-    return lambda g: dpotrs(factor, g / root)[0] / root
+
+    def solve(g):
+        scale = root if g.ndim == 1 else root[:, None]
+        return dpotrs(factor, g / scale)[0] / scale
+
+    return solve
 
 
 def row_chunks(n_rows, size=CHUNK):

@@ -1,34 +1,27 @@
 """The objective of softmax regression."""
 
-from dataclasses import dataclass
-
 import numpy as np
-from scipy import sparse
-from scipy.special import logsumexp
+from scipy.special import entr
 
 from sklearn_awsgd._linear.curvature import (
     MOST_PARAMETERS,
     InverseCurvature,
     add_penalty,
-    row_chunks,
     solver_of,
-    systematic_sample,
 )
 from sklearn_awsgd._linear.objectives import Evaluation, Objective
 
 # Up to this many parameters of all classes together, softmax regression has its full
-# curvature; beyond, that of each class by itself.
+# curvature; beyond, conjugate gradients with products on the sampled rows.
 MOST_SOFTMAX_PARAMETERS = 400
-
-
-@dataclass
-class ColumnSample:
-    """Rows that carry the curvature, by columns."""
-
-    rows: np.ndarray
-    weights: np.ndarray  # P of these, such that sums are unbiased
-    columns: tuple  # data, indices and indptr of CSC
-    squares: sparse.csr_array  # of the numbers, one line for each column, ones at last
+# Conjugate gradients leave this much of the gradient, in the norm of what they are
+# preconditioned with, and take no more than so many products.
+LEFT_OVER = 0.1
+MOST_PRODUCTS = 60
+# Least mean curvature of a class, relative to that of all, that it is scaled by.
+LEAST_CLASS = 0.05
+# Shares of the last dual point that are tried where there is an l1 penalty.
+SHARES = np.linspace(0, 1, 9)
 
 
 class SoftmaxObjective(Objective):
@@ -36,53 +29,93 @@ class SoftmaxObjective(Objective):
 
     Parameters
     ----------
-    X : ndarray or CSR of shape (n_samples, n_features)
-        Rows.
-    codes : ndarray of shape (n_samples,)
-        Class of each row.
-    n_classes : int
-        Number of classes.
-    mass, norms2, alpha, fit_intercept
-        As for :class:`~sklearn_awsgd._linear.objectives.LinearObjective`.
+    sums : SoftmaxSums
+        Gives sums over the rows, wherever they are.
+    alpha : float
+        Strength of the l2 penalty.
+    fit_intercept : bool
+        Whether there are intercepts.
+    alpha_l1 : float, default=0.0
+        Strength of an l1 penalty, which gaps know of and nothing else.
     """
 
     sharp = True
 
-    def __init__(self, X, codes, n_classes, mass, norms2, alpha, fit_intercept):
-        self.X, self.codes, self.n_classes = X, codes, n_classes
-        self.n_samples, n_features = X.shape
-        if mass is None:
-            mass = np.full(self.n_samples, 1 / self.n_samples)
-        self.mass, self.norms2 = mass, norms2
-        self.alpha, self.fit_intercept = alpha, fit_intercept
-        self.n_columns = n_features + 1
-        self.n_nonzero = X.nnz if sparse.issparse(X) else X.size
+    def __init__(self, sums, alpha, fit_intercept, alpha_l1=0.0):
+        self.sums, self.alpha, self.fit_intercept = sums, alpha, fit_intercept
+        self.alpha_l1, self.n_classes = alpha_l1, sums.n_classes
+        self.n_samples, self.n_columns = sums.n_samples, sums.n_columns
+        self.n_nonzero = sums.n_nonzero
+        # The best dual point so far: see `mix_dual`.
+        self._dual = None
 
     def __call__(self, v):
         """Return the Evaluation at v, from one pass over the rows.
 
-        Its `curvatures` are the probabilities of the classes of each row.
+        Its `curvatures` are the traces of the rows' curvatures.
         """
-        probabilities = np.empty((self.n_samples, self.n_classes))
-        V = v.reshape(self.n_classes, self.n_columns)
-        gradient = np.zeros_like(V)
-        value = self.alpha / 2 * np.sum(V[:, :-1] ** 2)
-        for part in row_chunks(self.n_samples):
-            X = self.X[part]
-            Z = X @ V[:, :-1].T + V[:, -1]
-            own = (np.arange(len(Z)), self.codes[part])
-            log_sum = logsumexp(Z, axis=1)
-            value += self.mass[part] @ (log_sum - Z[own])
-            residual = np.exp(Z - log_sum[:, None])
-            probabilities[part] = residual
-            residual[own] -= 1
-            residual *= self.mass[part, None]
-            gradient[:, :-1] += (X.T @ residual).T
-            gradient[:, -1] += residual.sum(axis=0)
-        gradient[:, :-1] += self.alpha * V[:, :-1]
+        gradient, loss, spreads = self.sums.evaluate(v)
+        V = v.reshape(gradient.shape)
+        W = V[:, :-1]
+        value, gap = loss + self.alpha / 2 * np.vdot(W, W), np.inf
+        if self.alpha > 0 or self.alpha_l1 > 0:
+            self.mix_dual(*self._dual_point(V, loss, gradient))
+            gap = value + self.alpha_l1 * np.abs(W).sum() - self._bound(*self._dual)
+        gradient[:, :-1] += self.alpha * W
         if not self.fit_intercept:
             gradient[:, -1] = 0
-        return Evaluation(v, value, gradient.ravel(), np.inf, probabilities)
+        return Evaluation(v, value, gradient.ravel(), gap, spreads)
+
+    def _dual_point(self, V, loss, gradient):
+        """Return the dual point of the probabilities p_i, as `mix_dual` takes it.
+
+        A dual point is a distribution q_i for each row. Its pair (l, u) is the mean
+        entropy and ``u = sum_i P_i (q_i - e_i) x_i``, where e_i has a one for the
+        class of the row; ``f*(q_i - e_i)`` is minus the entropy, and that of p_i is
+        ``f - <p_i - e_i, z_i>``. With intercepts it is feasible when each class has
+        its share pi of the q_i. So some of the same distribution t is mixed in,
+        ``q_i = (1 - s) p_i + s t``, with the least s that has one; as entropies are
+        concave, l is at least the mixture of theirs.
+        """
+        value, mean = loss - np.vdot(gradient, V), gradient[:, :-1]
+        if not self.fit_intercept:
+            return value, mean.copy()
+        sums, excess = self.sums.class_sums, gradient[:, -1]
+        shares = sums[:, -1]
+        has = np.maximum(shares + excess, 1e-300)
+        s = min(max(np.max(excess / has), 1e-300), 1.0)
+        t = np.maximum(has - excess / s, 0)
+        t /= t.sum()
+        constant = np.outer(t, sums[:, :-1].sum(axis=0)) - sums[:, :-1]
+        return (1 - s) * value + s * entr(t).sum(), (1 - s) * mean + s * constant
+
+    def mix_dual(self, value, mean):
+        """Take in a dual point, as `LinearObjective.mix_dual` does."""
+        if self._dual is None:
+            self._dual = value, mean
+            return
+        old_value, old_mean = self._dual
+        change = mean - old_mean
+        shares = SHARES
+        if self.alpha_l1 == 0:
+            slope = self.alpha * (value - old_value) - np.vdot(old_mean, change)
+            shares = [np.clip(slope / max(np.vdot(change, change), 1e-300), 0, 1)]
+        mixtures = [
+            (old_value + share * (value - old_value), old_mean + share * change)
+            for share in shares
+        ]
+        self._dual = max(mixtures, key=lambda pair: self._bound(*pair))
+
+    def _bound(self, value, mean):
+        """Return the lower bound of the minimum that a dual point gives.
+
+        With an l1 penalty alone no part of u may exceed it. If one does, all q_i are
+        mixed with e_i, whose entropy is zero.
+        """
+        if self.alpha > 0:
+            beyond = np.maximum(np.abs(mean) - self.alpha_l1, 0)
+            return value - np.vdot(beyond, beyond) / (2 * self.alpha)
+        return value * min(1.0, self.alpha_l1 / max(np.abs(mean).max(), 1e-300))
 
     def canonical(self, v):
         """Return the parameters of the same predictions whose intercepts sum to zero.
@@ -101,105 +134,93 @@ class SoftmaxObjective(Objective):
         return self.n_samples * n_parameters**2 / 2
 
     def inverse_curvature(self, here, n_rows, rng, floor):
-        """Return the inverse of a sampled curvature, as `LinearObjective` does."""
-        shape = (self.n_classes, self.n_columns)
-        curvature = here.curvatures * (1 - here.curvatures)
-        if floor > 0:
-            curvature = np.maximum(curvature, floor / 2)
-        weight = self.mass * curvature.sum(axis=1)
-        per_row = self.n_nonzero / self.n_samples
         if self.n_columns > MOST_PARAMETERS:
-            squares = self.X.multiply(self.X) if sparse.issparse(self.X) else self.X**2
-            diagonal = np.empty(shape)
-            # As for `LinearObjective`.
-            weighted = (curvature + self.mass @ curvature) * self.mass[:, None]
-            diagonal[:, :-1] = (squares.T @ weighted).T
-            diagonal[:, -1] = weighted.sum(axis=0)
+            diagonal = self.sums.hessian_diagonal(here.v, floor)
             for line in diagonal:
                 add_penalty(line, self.alpha, self.fit_intercept)
             return InverseCurvature.from_diagonal(diagonal.ravel())
-        chosen, times = systematic_sample(weight * (self.norms2 + 1), n_rows, rng)
-        weights = times * self.mass[chosen]
-        if np.prod(shape) <= MOST_SOFTMAX_PARAMETERS:
-            hessian = self._full_curvature(here.curvatures, chosen, weights, floor)
-            return InverseCurvature.from_hessian(hessian, cost=0.0)
-        solvers = []
-        for k in range(self.n_classes):
-            hessian = np.zeros((self.n_columns, self.n_columns))
-            for part in row_chunks(len(chosen)):
-                A = self._rows_with_one(chosen[part])
-                A *= np.sqrt(weights[part] * curvature[chosen[part], k])[:, None]
-                hessian += A.T @ A
-            if not self.fit_intercept:
-                hessian[:, -1] = 0
-            add_penalty(np.einsum("ii->i", hessian), self.alpha, self.fit_intercept)
-            solvers.append(solver_of(hessian))
-        flops = len(chosen) * self.n_columns**2 / 10 + self.n_columns**3 / 30
-        return InverseCurvature(
-            lambda g: np.concatenate(
-                [
-                    solve(line)
-                    for solve, line in zip(solvers, g.reshape(shape), strict=True)
-                ]
-            ),
-            flops / (4 * self.n_samples * (per_row + 5)),
-            sharp=False,
-        )
+        sample = self.sums.sample(here.v, here.curvatures, n_rows, rng)
+        if self.n_classes * self.n_columns <= MOST_SOFTMAX_PARAMETERS:
+            return InverseCurvature.from_hessian(self._hessian(sample, floor), cost=0.0)
+        per_row = self.n_nonzero / self.n_samples
+        flops = len(sample.p) * self.n_columns**2 + self.n_columns**3 / 3
+        cost = flops / (4 * self.n_samples * per_row * self.n_classes)
+        solve = ConjugateGradients(sample, self.alpha, self.fit_intercept, floor)
+        return InverseCurvature(solve, cost, sharp=False)
 
-    def sample_columns(self, n_numbers, rng):
-        """Return a ColumnSample of rows with about so many numbers in all."""
-        n_rows = int(self.n_samples * n_numbers / max(self.n_nonzero, 1))
-        rows, times = systematic_sample(self.mass * (self.norms2 + 1), n_rows, rng)
-        X = sparse.csc_array(self.X[rows] if len(rows) < self.n_samples else self.X)
-        squares = sparse.csr_array(X.multiply(X).T)
-        return ColumnSample(
-            rows,
-            times * self.mass[rows],
-            (
-                np.asarray(X.data, dtype=np.float64),
-                np.asarray(X.indices, dtype=np.int32),
-                np.asarray(X.indptr, dtype=np.int32),
-            ),
-            sparse.vstack([squares, np.ones((1, X.shape[0]))]).tocsr(),
-        )
-
-    def _rows_with_one(self, chosen):
-        X = self.X[chosen]
-        A = np.empty((len(chosen), self.n_columns))
-        A[:, :-1] = X.toarray() if sparse.issparse(X) else X
-        A[:, -1] = 1
-        return A
-
-    def _full_curvature(self, all_probabilities, chosen, weights, floor):
-        """Return sum_i P_i (diag(p_i) - p_i p_i^T) x x_i x_i^T, with the penalty.
-
-        A share `floor` of each matrix in brackets is replaced by 1/2, its bound.
-        """
-        K, p = self.n_classes, self.n_columns
-        hessian = np.zeros((K, p, K, p))
-        for part in row_chunks(len(chosen)):
-            A = self._rows_with_one(chosen[part])
-            probabilities = all_probabilities[chosen[part]]
-            for k in range(K):
-                for m in range(k, K):
-                    w = -probabilities[:, k] * probabilities[:, m]
-                    if k == m:
-                        w += probabilities[:, k]
-                    w *= 1 - floor
-                    if k == m:
-                        w += floor / 2
-                    block = (A * (weights[part] * w)[:, None]).T @ A
-                    hessian[k, :, m] += block
-        for k in range(K):
-            for m in range(k):
-                hessian[k, :, m] = hessian[m, :, k].T
+    def _hessian(self, sample, floor):
+        """Return the full curvature of a sample, with the penalty."""
+        p = self.n_columns
+        hessian = sample.hessian(floor)
         if not self.fit_intercept:
-            hessian[:, -1] = 0
-            hessian[:, :, :, -1] = 0
-        hessian = hessian.reshape(K * p, K * p)
-        diagonal = np.einsum("ii->i", hessian).reshape(K, p)
+            hessian[p - 1 :: p] = 0
+            hessian[:, p - 1 :: p] = 0
+        diagonal = np.einsum("ii->i", hessian).reshape(self.n_classes, p)
         for line in diagonal:
             add_penalty(line, self.alpha, self.fit_intercept)
         # A common shift of all intercepts changes nothing; this pins it.
-        hessian[p - 1 :: p, p - 1 :: p] += diagonal[:, -1].mean() / K
+        hessian[p - 1 :: p, p - 1 :: p] += diagonal[:, -1].mean() / self.n_classes
         return hessian
+
+
+class ConjugateGradients:
+    """Solves for the curvature of a CurvatureSample, with an l2 penalty.
+
+    One factorisation of the mean of the classes' Hessians preconditions all of them.
+
+    Parameters
+    ----------
+    sample : CurvatureSample
+        Rows that carry the curvature.
+    alpha, fit_intercept
+        Of the objective.
+    floor : float
+        As for :meth:`Objective.inverse_curvature`.
+    """
+
+    def __init__(self, sample, alpha, fit_intercept, floor):
+        self.sample, self.alpha, self.floor = sample, alpha, floor
+        self.fit_intercept = fit_intercept
+        mean = sample.mean_hessian(floor)
+        if not fit_intercept:
+            mean[-1] = mean[:, -1] = 0
+        add_penalty(np.einsum("ii->i", mean), alpha, fit_intercept)
+        self._solve = solver_of(mean)
+        curvatures = sample.class_curvatures()
+        curvatures /= max(curvatures.mean(), 1e-300)
+        self._scale = np.maximum(curvatures, LEAST_CLASS)
+
+    def _product(self, D):
+        product = self.sample.product(D, self.floor).astype(np.float64)
+        product[:, :-1] += self.alpha * D[:, :-1]
+        if not self.fit_intercept:
+            product[:, -1] = 0
+        return product
+
+    def _precondition(self, R):
+        return (self._solve(R.T) / self._scale).T
+
+    def __call__(self, gradient):
+        """Return the inverse applied to a gradient, nearly."""
+        left = gradient.reshape(len(self._scale), -1).copy()
+        solution = np.zeros_like(left)
+        direction = solved = self._precondition(left)
+        size = first = np.vdot(left, solved)
+        for _ in range(MOST_PRODUCTS):
+            product = self._product(direction)
+            curvature = np.vdot(direction, product)
+            if not curvature > 0:
+                # Rounding, or nothing left.
+                break
+            length = size / curvature
+            solution += length * direction
+            left -= length * product
+            solved = self._precondition(left)
+            new_size = np.vdot(left, solved)
+            if not new_size > LEFT_OVER**2 * first:
+                break
+            direction = solved + new_size / size * direction
+            size = new_size
+        if not solution.any():
+            solution = self._precondition(gradient.reshape(solution.shape))
+        return solution.ravel()

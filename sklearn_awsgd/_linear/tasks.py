@@ -15,6 +15,7 @@ from sklearn_awsgd._linear.data import Data
 from sklearn_awsgd._linear.objectives import LinearObjective, best_constant
 from sklearn_awsgd._linear.problems import dual_problem, linear_problem, softmax_problem
 from sklearn_awsgd._linear.softmax_objective import SoftmaxObjective
+from sklearn_awsgd._linear.softmax_sums import SoftmaxSums
 from sklearn_awsgd._linear.sums import LinearSums
 from sklearn_awsgd._linear.targets import Target
 
@@ -226,21 +227,21 @@ class SoftmaxTask(Task):
         return np.array([state["intercept"][0] for state in self.states])
 
     def _mean_loss(self, V):
-        there = self.make_objective()(V.ravel())
-        return there.value - self.penalty.l2 / 2 * np.sum(V[:, :-1] ** 2)
+        return self.make_sums().evaluate(V.ravel())[1]
 
     def make_problem(self):
         return softmax_problem(self)
 
     def make_objective(self, width=0.0):
         return SoftmaxObjective(
-            self.data.X,
-            self.target.values,
-            self.n_models,
-            self.data.mass,
-            self.data.norms2,
-            self.penalty.l2,
-            self.fit_intercept,
+            self.make_sums(), self.penalty.l2, self.fit_intercept, self.penalty.l1
+        )
+
+    def make_sums(self):
+        """Return the sums over the rows."""
+        data = self.data
+        return SoftmaxSums(
+            data.blocks, self.target.values, self.n_models, data.mass, data.norms2
         )
 
 

@@ -37,7 +37,7 @@ class SoftmaxProximalDirection(Direction):
         super().__init__(objective, tol, rng)
         self.alpha_l1 = alpha_l1
         self.shape = (objective.n_classes, objective.n_columns)
-        self.sample = objective.sample_columns(MOST_NUMBERS, rng)
+        self.sample = objective.sums.sample_columns(MOST_NUMBERS, rng)
         # As for `NewtonDirection`: where passes cost nothing, rounding decides.
         exact = objective.newton_flops() <= CHEAP
         self.goal = ROUNDING if exact else max(tol, 1e-14)
@@ -64,13 +64,14 @@ class SoftmaxProximalDirection(Direction):
         sure = (
             solved and self.precision < SURE_PRECISION
         ) or self.last_decrease <= self.goal * scale
-        bound = -slope if sure else np.inf
+        bound = min(-slope if sure else np.inf, here.gap)
         return Proposal(step, slope, scale, bound, bound)
 
     def _minimize_model(self, here):
         """Return the minimiser of the model, and whether it was reached."""
         sample = self.sample
-        p = np.ascontiguousarray(here.curvatures[sample.rows].T)
+        p = self.objective.sums.probabilities(here.v, sample.rows)[1]
+        p = np.ascontiguousarray(p.T)
         diagonal = np.ascontiguousarray(
             (sample.squares @ (sample.weights * p * (1 - p)).T).T
         )

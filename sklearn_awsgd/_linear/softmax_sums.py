@@ -1,0 +1,267 @@
+"""Sums over the rows of softmax regression: losses, gradients, curvature."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse
+
+from sklearn_awsgd._kernels import _softmax_batch
+from sklearn_awsgd._linear.curvature import expectation, systematic_sample
+from sklearn_awsgd._linear.sums import MANY_COLUMNS
+
+# Numbers of dense rows that are multiplied together, so that the second product finds
+# them in the cache, and the least rows: products with few take as long.
+NUMBERS_TOGETHER = 2**17
+FEWEST_TOGETHER = 128
+
+
+@dataclass
+class CurvatureSample:
+    """Rows with weights w and probabilities p that carry the curvature.
+
+    It is the sum over rows, with a column of ones at last, of the Kronecker products of
+    ``w (diag(p) - p p^T)`` and ``x x^T``.
+    """
+
+    rows: object  # ndarray or CSR of shape (n_rows, n_columns)
+    weights: np.ndarray
+    p: np.ndarray  # of shape (n_rows, n_classes)
+
+    def product(self, D, floor):
+        """Multiply with D, of shape (n_classes, n_columns).
+
+        A share `floor` of each row's matrix is replaced by 1/2, its bound.
+        """
+        moves = self.rows @ np.ascontiguousarray(D.T, dtype=self.p.dtype)
+        _softmax_batch.curve(moves, self.p, self.weights, floor)
+        return (self.rows.T @ moves).T
+
+    def class_curvatures(self):
+        """Return the sum of w p (1 - p) of each class."""
+        return np.asarray(self.weights @ (self.p * (1 - self.p)), dtype=np.float64)
+
+    def mean_hessian(self, floor):
+        """Return the mean of the Hessians of the single classes."""
+        curvature = (1 - np.einsum("ij,ij->i", self.p, self.p)) / self.p.shape[1]
+        weights = self.weights * ((1 - floor) * curvature + floor / 2)
+        if sparse.issparse(self.rows):
+            weighted = sparse.diags_array(weights) @ self.rows
+            return (self.rows.T @ weighted).toarray()
+        return np.asarray(
+            (self.rows * weights[:, None]).T @ self.rows, dtype=np.float64
+        )
+
+    def hessian(self, floor):
+        """Return the Hessian of all classes together, one class after the other."""
+        A, (n_rows, n_classes) = self.rows, self.p.shape
+        A = A.toarray() if sparse.issparse(A) else A
+        n_columns = A.shape[1]
+        parts = np.sqrt(self.weights)[:, None] * self.p
+        B = (parts[:, :, None] * A[:, None]).reshape(n_rows, n_classes * n_columns)
+        hessian = (floor - 1) * (B.T @ B)
+        own = self.weights[:, None] * ((1 - floor) * self.p + floor / 2)
+        for k in range(n_classes):
+            part = slice(k * n_columns, (k + 1) * n_columns)
+            hessian[part, part] += (A * own[:, k, None]).T @ A
+        return hessian
+
+
+@dataclass
+class ColumnSample:
+    """Rows that carry the curvature, by columns."""
+
+    rows: object
+    weights: np.ndarray  # P of these, such that sums are unbiased
+    columns: tuple  # data, indices and indptr of CSC
+    squares: sparse.csr_array  # of the numbers, one line for each column, ones at last
+
+
+class SoftmaxSums:
+    """Sums over rows, all that a SoftmaxObjective knows of them.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        Rows.
+    codes : ndarray of shape (n_samples,)
+        Class of each row.
+    n_classes : int
+        Number of classes.
+    mass : ndarray of shape (n_samples,) or None
+        P of each row.
+    norms2 : ndarray of shape (n_samples,)
+        Squared norms of the rows.
+
+    Attributes
+    ----------
+    n_samples, n_columns, n_nonzero : int
+        Rows, features and one for the intercept, and numbers in the rows.
+    """
+
+    def __init__(self, blocks, codes, n_classes, mass, norms2):
+        self.blocks, self.codes, self.n_classes = blocks, codes, n_classes
+        self.mass, self.norms2 = mass, norms2
+        self.n_samples, n_features = blocks.shape
+        self.n_columns, self.n_nonzero = n_features + 1, blocks.n_nonzero
+        # As for `LinearSums`: squares of single precision must not overflow.
+        is_safe = norms2.max() < np.sqrt(np.finfo(np.float32).max)
+        is_worth_it = self.n_columns >= MANY_COLUMNS and not blocks.is_sparse
+        self._sample_dtype = np.float32 if is_safe and is_worth_it else np.float64
+
+    def _split(self, v):
+        """Return the coefficients, a column for each class, and the intercepts."""
+        V = v.reshape(self.n_classes, self.n_columns)
+        return np.ascontiguousarray(V[:, :-1].T), np.ascontiguousarray(V[:, -1])
+
+    def _chunks(self, X, part):
+        """Yield rows of a block that are worked on together, and where they stand."""
+        n_rows = max(NUMBERS_TOGETHER // self.n_columns, FEWEST_TOGETHER)
+        if self.blocks.is_sparse or n_rows >= X.shape[0]:
+            yield X, part
+            return
+        for start in range(0, X.shape[0], n_rows):
+            stop = min(start + n_rows, X.shape[0])
+            rows = np.asarray(X[start:stop], dtype=np.float64)
+            yield rows, slice(part.start + start, part.start + stop)
+
+    def evaluate(self, v):
+        """Return sums of one pass over the rows.
+
+        Parameters
+        ----------
+        v : ndarray of shape (n_classes * n_columns,)
+            Coefficients and the intercept of each class.
+
+        Returns
+        -------
+        gradient : ndarray of shape (n_classes, n_columns)
+            Sum of P c x, the intercepts' last.
+        loss : float
+            Sum of P f.
+        spreads : ndarray of shape (n_samples,)
+            Trace of the curvature of each row.
+        """
+        W, b = self._split(v)
+        spreads = np.empty(self.n_samples)
+
+        def evaluate_block(X, part):
+            gradient, loss = np.zeros((self.n_columns, self.n_classes)), 0.0
+            for rows, here in self._chunks(X, part):
+                scores = np.asarray(rows @ W, dtype=np.float64)
+                loss += _softmax_batch.evaluate(
+                    scores,
+                    b,
+                    self.codes[here],
+                    None if self.mass is None else self.mass[here],
+                    1 / self.n_samples,
+                    spreads[here],
+                )
+                gradient[:-1] += rows.T @ scores
+                gradient[-1] += scores.sum(axis=0)
+            return gradient, loss
+
+        results = self.blocks.map(evaluate_block)
+        gradient, loss = next(results)
+        for more, more_loss in results:
+            gradient += more
+            loss += more_loss
+        return np.ascontiguousarray(gradient.T), loss, spreads
+
+    @cached_property
+    def class_sums(self):
+        """Sum of P x of the rows of each class, that of P last."""
+
+        def add(X, part):
+            codes, n_rows = self.codes[part], part.stop - part.start
+            mass = 1 / self.n_samples if self.mass is None else self.mass[part]
+            mass = np.broadcast_to(mass, n_rows)
+            members = sparse.csr_array(
+                (mass, (codes, np.arange(n_rows))), shape=(self.n_classes, n_rows)
+            )
+            sums = members @ X
+            sums = sums.toarray() if sparse.issparse(sums) else sums
+            return np.column_stack([sums, members.sum(axis=1)])
+
+        return sum(self.blocks.map(add))
+
+    def sample(self, v, spreads, n_rows, rng):
+        """Return a CurvatureSample at v.
+
+        Parameters
+        ----------
+        v, spreads : ndarrays
+            What was given to `evaluate`, and what it has returned.
+        n_rows : int
+            Size of the sample; all rows when it is `n_samples`.
+        rng : numpy.random.Generator
+            Draws the sample.
+        """
+        mass = 1 / self.n_samples if self.mass is None else self.mass
+        # A row that is fitted well has next to no curvature now, but may have some
+        # after the next step.
+        sizes = spreads + 0.01 * expectation(spreads, self.mass) + 1e-300
+        chosen, times = systematic_sample(mass * sizes * (self.norms2 + 1), n_rows, rng)
+        X, p = self.probabilities(v, chosen)
+        weights = times * np.broadcast_to(mass, self.n_samples)[chosen]
+        dtype = self._sample_dtype
+        if sparse.issparse(X):
+            rows = sparse.hstack([X, np.ones((X.shape[0], 1))], format="csr")
+        else:
+            rows = np.empty((len(chosen), self.n_columns), dtype=dtype)
+            rows[:, :-1] = X
+            rows[:, -1] = 1
+        return CurvatureSample(rows, weights.astype(dtype), p.astype(dtype))
+
+    def probabilities(self, v, chosen):
+        """Return some rows, by their numbers, and the probabilities of classes."""
+        W, b = self._split(v)
+        X = self.blocks.take(chosen)
+        p = np.asarray(X @ W, dtype=np.float64)
+        _softmax_batch.probabilities(p, b)
+        return X, p
+
+    def hessian_diagonal(self, v, floor):
+        """Return the diagonals of the classes' Hessians, mean curvatures added.
+
+        As in `LinearSums.hessian_diagonal`; a line for each class.
+        """
+        W, b = self._split(v)
+
+        def add(X, part):
+            p = np.asarray(X @ W, dtype=np.float64)
+            _softmax_batch.probabilities(p, b)
+            mass = 1 / self.n_samples if self.mass is None else self.mass[part, None]
+            squares = X.multiply(X) if sparse.issparse(X) else X * X
+            weighted = np.maximum(p * (1 - p), floor / 2) * mass
+            of_ones = np.broadcast_to(mass, (len(p), 1))
+            return (
+                np.vstack([squares.T @ weighted, weighted.sum(axis=0)]),
+                np.vstack([squares.T @ of_ones, of_ones.sum(axis=0)]),
+            )
+
+        results = self.blocks.map(add)
+        own, total = next(results)
+        for more, more_total in results:
+            own += more
+            total += more_total
+        return np.ascontiguousarray((own + total * own[-1]).T)
+
+    def sample_columns(self, n_numbers, rng):
+        """Return a ColumnSample of rows with about so many numbers in all."""
+        n_rows = int(self.n_samples * n_numbers / max(self.n_nonzero, 1))
+        mass = np.full(self.n_samples, 1 / self.n_samples)
+        mass = mass if self.mass is None else self.mass
+        rows, times = systematic_sample(mass * (self.norms2 + 1), n_rows, rng)
+        X = sparse.csc_array(self.blocks.take(rows))
+        squares = sparse.csr_array(X.multiply(X).T)
+        return ColumnSample(
+            rows,
+            times * mass[rows],
+            (
+                np.asarray(X.data, dtype=np.float64),
+                np.asarray(X.indices, dtype=np.int32),
+                np.asarray(X.indptr, dtype=np.int32),
+            ),
+            sparse.vstack([squares, np.ones((1, X.shape[0]))]).tocsr(),
+        )
