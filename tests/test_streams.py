@@ -464,7 +464,9 @@ def test_rows_come_and_go(layout, rng):
     some = np.array([7, 2])
     buffer.add_gram(c[some], total, some)
     np.testing.assert_allclose(total, (full[some].T * c[some]) @ full[some])
-    np.testing.assert_allclose(buffer.squares(), (full**2).mean(axis=0))
+    mean, variance = buffer.moments()
+    np.testing.assert_allclose(mean, full.mean(axis=0))
+    np.testing.assert_allclose(variance, full.var(axis=0), atol=1e-15)
     order = buffer.keep(np.array([8, 0, 3, 5]))
     assert sorted(order) == [0, 3, 5, 8]
     np.testing.assert_allclose(buffer.scores(v), full[order] @ v)
@@ -524,6 +526,27 @@ def test_estimators_are_close_to_their_refit(rng, seed):
     np.testing.assert_allclose(clf.coef_, fitted.coef_, atol=0.05)
     assert clf.t_ == 1 + len(y)
     assert set(clf.history_["phase"]) == {"stream"}
+
+
+RAW = {
+    "decades": lambda X: X * np.logspace(-6, 6, X.shape[1]),
+    "far from zero": lambda X: X + 1000.0,
+    "time": lambda X: np.column_stack([X, 1.7e9 + np.arange(len(X))]),
+}
+
+
+@pytest.mark.parametrize("scale", RAW.values(), ids=RAW)
+@pytest.mark.parametrize("size", [1, 60, 400])
+@each_layout
+def test_raw_scales(layout, size, scale, rng, seed):
+    """One column must not keep the others from being learned."""
+    X, y = make_data(rng, 1200)
+    expected = AWSGDClassifier(alpha=0.0, random_state=seed, tol=1e-8).fit(X, y)
+    clf, raw = AWSGDClassifier(alpha=0.0, random_state=seed, memory_size=200), scale(X)
+    for part in chunks(layout(raw), y, size):
+        clf.partial_fit(*part, classes=[-1, 1])
+    error = clf.decision_function(layout(raw)) - expected.decision_function(X)
+    assert np.sqrt(np.mean(error**2)) < 0.15
 
 
 def test_a_stream_goes_on_from_fit(rng, seed):

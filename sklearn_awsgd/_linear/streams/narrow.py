@@ -5,7 +5,15 @@ from scipy.special import logit
 
 from sklearn_awsgd._kernels import _stream
 from sklearn_awsgd._linear.streams.bank import Bank
-from sklearn_awsgd._linear.streams.quadratic import ENOUGH, AtHand, Past, expand, settle
+from sklearn_awsgd._linear.streams.quadratic import (
+    ENOUGH,
+    FEW_ROWS,
+    AtHand,
+    Past,
+    Scale,
+    expand,
+    settle,
+)
 from sklearn_awsgd._linear.streams.rows import make_rows
 
 # Chunks of at most this many rows, or with this much work, are learned by rank-one
@@ -55,7 +63,7 @@ class NarrowStream:
         self.seen = np.zeros(2, dtype=bool)
         # Expansions of the rows in the memory.
         self.expansion = np.empty((2, 0))
-        self.count_since, self.n_settled = 0.0, 0
+        self.count_since, self.n_settled, self.scale = 0.0, 0, None
 
     @property
     def v(self):
@@ -166,7 +174,7 @@ class NarrowStream:
         """Learn the last rows of the buffer one by one, by the first learner."""
         past = self.pasts[0]
         if past.inverse is None:
-            past.invert(problem, self.buffer.squares())
+            past.invert(problem, Scale(self.buffer))
             # Without the copy the losses before would be those of a model that has
             # seen the rows.
             past.settled, past.v = past.v, past.v.copy()
@@ -238,6 +246,8 @@ class NarrowStream:
     def _settle(self, problem, enough=ENOUGH):
         """Learn all rows at hand exactly, and let rows leave."""
         self._expect(problem)
+        if self.scale is None or self.pasts[0].n < FEW_ROWS:
+            self.scale = Scale(self.buffer)
         n, losses, shared = self.buffer.n_rows, [], None
         for k, past in enumerate(self.pasts):
             start = 0 if k == 0 else self.n_memory
@@ -257,7 +267,7 @@ class NarrowStream:
                 sizes = np.append(sizes, squares)
             at_hand = AtHand(self.buffer, start, y, a, summaries, offset)
             values, before, shared = settle(
-                past, at_hand, problem, sizes, n_old, shared, enough
+                past, at_hand, problem, self.scale, sizes, n_old, shared, enough
             )
             if k == 0 and past.settled is not None and len(self.pasts) > 1:
                 before = self._loss_of(problem, past.settled)

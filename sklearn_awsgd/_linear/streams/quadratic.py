@@ -25,17 +25,53 @@ MOST_STEPS = 8
 # Curvatures are taken anew when they are off by this share of their sum.
 STALE = 0.2
 # Weight of a prior for the intercept, and for all coefficients in rank-one steps, where
-# it is relative to the mean square of the column.
+# it is relative to the variance of the column.
 INTERCEPT_PRIOR = 1e-6
 ONE_ROW_PRIOR = 0.1
 # Steps are damped by that prior, too, while there are few rows.
 FEW_ROWS = 1000
-# Added to the diagonal of what is factorised: relative to it, and to what rows of size
-# one would add, for columns that no row with any curvature has touched.
-JITTER, FLOOR = 1e-12, 1e-16
+# Added to the diagonal of what is factorised: relative to it, and to what the rows would
+# add, for columns that no row with any curvature has touched.
+JITTER, FLOOR = 1e-14, 1e-16
 # No step changes a score by more than this, relative to scores and targets.
 REACH = 10.0
 SHORTEST = 1e-12
+
+
+class Scale:
+    """How far the columns spread: what single rows may do is relative to it.
+
+    Parameters
+    ----------
+    buffer : DenseRows or SparseRows
+        Some rows.
+
+    Attributes
+    ----------
+    squares : ndarray of shape (p,)
+        Mean squares of the columns; the mean of all for those without any.
+    """
+
+    def __init__(self, buffer):
+        mean, self._variance = buffer.moments()
+        self.squares = self._variance + mean * mean
+        empty = self.squares == 0
+        self.squares[empty] = self.squares.mean() or 1.0
+        self._variance[empty] = self.squares[empty]
+        # A score moves with the intercept by as much, wherever the columns are centred.
+        self._mean = mean if buffer.fit_intercept else None
+        if self._mean is None:
+            self._variance = self.squares
+
+    def damp(self, matrix):
+        """Add the prior of rank-one steps to a curvature.
+
+        It is that of centred columns and their intercept: columns whose mean is large
+        beside their variance are damped no more than others.
+        """
+        matrix.flat[:: len(matrix) + 1] += ONE_ROW_PRIOR * self._variance
+        if self._mean is not None:
+            matrix += np.outer(ONE_ROW_PRIOR * self._mean, self._mean)
 
 
 class Past:
@@ -92,27 +128,29 @@ class Past:
         diagonal[-1] = INTERCEPT_PRIOR if fit_intercept else 1.0
         return diagonal
 
-    def factorise(self, extra):
-        """Return the Cholesky factor of T plus a diagonal."""
+    def factorise(self, extra, scale=None):
+        """Return the Cholesky factor of T plus a diagonal, and a prior if any."""
         diagonal = self.curvature.diagonal()
         jitter = JITTER
         while jitter < 1e6:
             matrix = self.curvature.copy()
             matrix.flat[:: len(extra) + 1] += extra + jitter * diagonal
+            if scale is not None:
+                scale.damp(matrix)
             factor, failure = dpotrf(matrix, lower=1, overwrite_a=1)
             if not failure:
                 return factor, matrix
             jitter *= 100
         raise FloatingPointError("the curvature of the stream is not finite")
 
-    def invert(self, problem, squares):
+    def invert(self, problem, scale):
         """Make the inverse curvature that rank-one steps begin with.
 
         Where little has been seen the loss is no quadratic, and single rows must not
         throw the coefficients about: hence a prior.
         """
-        extra = np.maximum(problem.alpha_l2 * self.n, ONE_ROW_PRIOR * squares + 1e-12)
-        factor, _ = self.factorise(extra)
+        extra = np.full(len(self.v), problem.alpha_l2 * self.n)
+        factor, _ = self.factorise(extra, scale)
         inverse, _ = dpotri(factor, lower=1, overwrite_c=1)
         inverse = np.tril(inverse)
         self.inverse = inverse + np.tril(inverse, -1).T
@@ -173,7 +211,7 @@ class AtHand:
         return problem.evaluate(self.y, t, self.a, result)
 
 
-def settle(past, at_hand, problem, sizes, n_old, shared=None, enough=ENOUGH):
+def settle(past, at_hand, problem, scale, sizes, n_old, shared=None, enough=ENOUGH):
     """Move a past to the minimum of its objective, and expand its rows there.
 
     Parameters
@@ -184,6 +222,8 @@ def settle(past, at_hand, problem, sizes, n_old, shared=None, enough=ENOUGH):
         The rows that count exactly.
     problem : StreamProblem
         Loss and penalties.
+    scale : Scale
+        Of the rows.
     sizes : ndarray of shape (n_at_hand,)
         Squared norms of the rows.
     n_old : int
@@ -219,10 +259,9 @@ def settle(past, at_hand, problem, sizes, n_old, shared=None, enough=ENOUGH):
     past.curvature += shared[1]
     past.slope += at_hand.buffer.combine(r[new], at_hand.start + n_old)
     factor, tv, beyond = None, past.curvature @ v, np.empty(n_at_hand)
-    extra = penalties + FLOOR * past.n * (1 + sizes.max(initial=0))
+    extra = penalties + FLOOR * past.n * scale.squares
     largest = np.abs(at_hand.y).max(initial=0)
-    if past.n < FEW_ROWS:
-        extra += ONE_ROW_PRIOR * at_hand.buffer.squares()
+    damping = scale if past.n < FEW_ROWS else None
     if problem.is_quadratic:
         enough = 1e-18 * (1 + total)
     elif not problem.is_log_loss:
@@ -234,7 +273,7 @@ def settle(past, at_hand, problem, sizes, n_old, shared=None, enough=ENOUGH):
         smooth = tv - past.slope + penalties * v
         gradient = smooth + pull
         if factor is None:
-            factor, matrix = past.factorise(extra)
+            factor, matrix = past.factorise(extra, damping)
         if threshold > 0:
             step = np.empty_like(v)
             minimize_l1_model(matrix, gradient, v, threshold, step, 100)

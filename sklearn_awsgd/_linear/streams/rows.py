@@ -111,9 +111,12 @@ class DenseRows:
         elif len(weights):
             total += (X * weights[:, None]).T @ X
 
-    def squares(self):
-        """Return the mean of x^2 of each column."""
-        return np.einsum("ij,ij->j", self.X, self.X) / max(self.n_rows, 1)
+    def moments(self):
+        """Return mean and variance of each column."""
+        mean = self.X.mean(axis=0)
+        # What is far from zero would leave nothing but rounding of a mean square.
+        gap = self.X - mean
+        return mean, np.einsum("ij,ij->j", gap, gap) / self.n_rows
 
 
 class SparseRows:
@@ -214,7 +217,10 @@ class SparseRows:
         every[which] = weights
         _stream.add_gram(self.rows(), every, total)
 
-    def squares(self):
-        """Return the mean of x^2 of each column."""
-        total = np.bincount(self.indices, self.data**2, minlength=self.n_columns)
-        return total / max(self.n_rows, 1)
+    def moments(self):
+        """Return mean and variance of each column."""
+        mean = np.bincount(self.indices, self.data, self.n_columns) / self.n_rows
+        filled = np.bincount(self.indices, minlength=self.n_columns) / self.n_rows
+        gap = self.data - mean[self.indices]
+        square = np.bincount(self.indices, gap * gap, self.n_columns) / self.n_rows
+        return mean, square + (1 - filled) * mean * mean
