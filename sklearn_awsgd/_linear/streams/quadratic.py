@@ -30,8 +30,8 @@ INTERCEPT_PRIOR = 1e-6
 ONE_ROW_PRIOR = 0.1
 # Steps are damped by that prior, too, while there are few rows.
 FEW_ROWS = 1000
-# Added to the diagonal of what is factorised: relative to it, and to what the rows would
-# add, for columns that no row with any curvature has touched.
+# Added to the diagonal of what is factorised: relative to it, and to what rows of that
+# size would add, for columns that no row with any curvature has touched.
 JITTER, FLOOR = 1e-14, 1e-16
 # No step changes a score by more than this, relative to scores and targets.
 REACH = 10.0
