@@ -156,14 +156,14 @@ MUTANTS = [
     ),
     Mutant(
         "entries: the density of a product forgets the mixture",
-        "x.q = self.mixing + self.product_share(x.i, x.j)",
+        "x.q = self.safe_share(x.i, x.j) + self.product_share(x.i, x.j)",
         "x.q = self.product_share(x.i, x.j)",
         "test_entry_samplers.py test_factorization_kernels.py",
     ),
     Mutant(
         "two-way: the way through the column is forgotten",
-        "x.q = self.mixing + self.density[x.i] + self.density[n + x.j]",
-        "x.q = self.mixing + self.density[x.i]",
+        "x.q = self.safe_share(x.entry) + self.density[x.i] + self.density[n + x.j]",
+        "x.q = self.safe_share(x.entry) + self.density[x.i]",
         "test_entry_samplers.py test_factorization_kernels.py",
     ),
     Mutant(
@@ -183,6 +183,31 @@ MUTANTS = [
         "conjugate[0] = derivative * here - value",
         "conjugate[0] = derivative * z - value",
         "test_dual.py",
+    ),
+    # Samplers that know what draws cost.
+    Mutant(
+        "costs: those of the points are not set",
+        "points[b].cost = self.of(&points[b])",
+        "points[b].cost = 1.0",
+        "test_time_aware.py test_loop.py",
+    ),
+    Mutant(
+        "costs: strata are divided by the cost, not by its root",
+        "self.probabilities[s] /= sqrt(\n",
+        "self.probabilities[s] /= (\n",
+        "test_time_aware.py test_samplers.py",
+    ),
+    Mutant(
+        "costs: levels are those of the norms alone",
+        "        if self.time_aware:\n            norm2 /= x.cost\n",
+        "",
+        "test_time_aware.py test_level_sampler.py",
+    ),
+    Mutant(
+        "costs: rows and columns forget theirs",
+        "g /= self.costs[k, 0] if self.costs[k, 1] > 0.0 else cost",
+        "g /= 1.0",
+        "test_time_aware.py",
     ),
     # Phases, objectives and stopping.
     Mutant(
@@ -210,18 +235,50 @@ MUTANTS = [
         "",
         "test_sparse_input.py",
     ),
+    # Rows elsewhere.
+    Mutant(
+        "partitions: each counts as much as the others",
+        "return tuple(share * result for result in results)",
+        "return tuple(results)",
+        "test_partitions.py",
+    ),
+    Mutant(
+        "partitions: the curvature of one counts as that of all",
+        "return share * matrix, flops",
+        "return matrix, flops",
+        "test_partitions.py",
+    ),
+    # Ask and tell.
+    Mutant(
+        "told: values come back in another order",
+        "self._values[key][place] = value",
+        "self._values[key][-1 - place] = value",
+        "test_importance_asking.py",
+    ),
+    Mutant(
+        "told: a row counts twice",
+        "if strange or len(np.unique(rows)) < len(rows):",
+        "if strange:",
+        "test_importance_asking.py",
+    ),
     # Intervals.
+    Mutant(
+        "sequences: the price of looking at all times is not paid",
+        "limit = (1 + 1 / time) * (np.log1p(time) - 2 * np.log(1 - confidence))",
+        "limit = -2 * np.log(1 - confidence)",
+        "test_importance_asking.py test_importance_intervals.py",
+    ),
     Mutant(
         "intervals: both tails at one end",
         "tail = (1 - confidence) / 2",
         "tail = 1 - confidence",
-        "test_importance_integration.py test_importance.py",
+        "test_importance_intervals.py test_importance.py",
     ),
     Mutant(
         "intervals: no event is hidden",
         "event = sign * np.max(sign * (self.hidden @ v), initial=0.0)",
         "event = 0.0",
-        "test_importance_integration.py test_importance.py",
+        "test_importance_intervals.py test_importance.py",
     ),
     Mutant(
         "intervals: rows drawn are not rows fewer",
@@ -233,13 +290,13 @@ MUTANTS = [
         "rounds: weights by draws alone",
         "weight = n * np.sqrt(self.n_draws) * trust",
         "weight = n * trust",
-        "test_importance_integration.py test_importance_families.py",
+        "test_stationary_samplers.py test_importance_intervals.py test_importance.py",
     ),
     Mutant(
         "rounds: the variance of a round is that of a draw",
         "second = deviation.T @ deviation / (n * (n - 1))",
         "second = deviation.T @ deviation / (n - 1)",
-        "test_importance_integration.py",
+        "test_stationary_samplers.py test_importance_intervals.py test_importance.py",
     ),
 ]
 
