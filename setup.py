@@ -21,6 +21,7 @@ KERNELS = [
     "_softmax_batch",
     "_batch",
     "_models",
+    "_columns",
     "_stream",
     "_stream_dual",
     "_cells",

@@ -434,7 +434,10 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
     def _make_rules(self, data, tasks, streaming):
         """Return how to train: "auto" has more to it than AW-SGD."""
         auto = self.learning_rate == "auto"
-        can_descend = tasks[0].penalty.l1 == 0 or tasks[0].has_proximal_steps
+        task = tasks[0]
+        can_descend = (
+            task.penalty.l1 == 0 or task.has_proximal_steps or task.has_columns
+        )
         plain = streaming or self.average or data.validation is not None
         score = None
         if data.validation is not None:

@@ -95,11 +95,11 @@ default="auto"
         passes of dual steps, which have no step size, may come first. There is none in
         ``partial_fit`` either: past losses are a quadratic, and the chunk and
         `memory_size` past rows are exact. It is "adagrad" throughout with early
-        stopping or averaging, in ``partial_fit`` with a `sampler`, and for l1 penalties
-        with 3000 features or more except with "multinomial". Any other
-        value means plain AW-SGD: "optimal" is ``1 / (alpha (t0 + t))``, "invscaling" is
-        ``eta0 / t^power_t``, "adaptive" is `eta0`, divided by five whenever training
-        would stop.
+        stopping or averaging, and in ``partial_fit`` with a `sampler`. With an l1
+        penalty and 3000 features or more it draws no rows, but minimises over a working
+        set of features. Any other value means plain AW-SGD: "optimal" is
+        ``1 / (alpha (t0 + t))``, "invscaling" is ``eta0 / t^power_t``, "adaptive" is
+        `eta0`, divided by five whenever training would stop.
     eta0 : float > 0 or None, default=None
         Initial step size. None takes ``3 / (1 + mean ||x||_1)`` for "adagrad", 0.001
         for "rmsprop", 1 for "adadelta" and 0.01 for the others.
@@ -161,8 +161,8 @@ default="auto"
         Effective number of draws of that pass, given their weights.
     duality_gap_ : ndarray of shape (n_problems,)
         Certified bound on how far the objective is above its minimum; infinite where
-        there is none (plain AW-SGD, no penalty, an l1 part in it, "multinomial" of
-        three classes or more).
+        there is none (plain AW-SGD, no penalty, "multinomial" of three classes or
+        more).
     draw_counts_ : ndarray of shape (n_problems, n_samples)
         How often each row was drawn in the last call, with `count_draws`.
     history_ : dict of ndarray

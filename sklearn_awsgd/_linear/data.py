@@ -13,6 +13,7 @@ from sklearn.utils import (
 )
 
 from sklearn_awsgd._linear.blocks import Blocks
+from sklearn_awsgd._linear.columns import make_columns
 from sklearn_awsgd._linear.fetching import SourceBlocks, SourceRows
 from sklearn_awsgd._validation import (
     check_rows,
@@ -68,6 +69,11 @@ class Data:
         if self.is_source:
             return SourceBlocks(self.X)
         return Blocks(self.X, self.n_threads)
+
+    @cached_property
+    def columns(self):
+        """The columns of the rows."""
+        return make_columns(self)
 
     @property
     def is_source(self):

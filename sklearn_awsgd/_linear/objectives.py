@@ -82,11 +82,14 @@ class LinearObjective(Objective):
         Whether b is free.
     sharp : bool, default=True
         Whether the curvature holds beyond the next kink of the loss.
+    alpha_l1 : float, default=0.0
+        Strength of an l1 penalty, which is no part of the value and the gradient, but
+        of what the bound of the suboptimality is for.
     """
 
-    def __init__(self, sums, alpha, fit_intercept, sharp=True):
+    def __init__(self, sums, alpha, fit_intercept, sharp=True, alpha_l1=0.0):
         self.sums, self.alpha, self.fit_intercept = sums, alpha, fit_intercept
-        self.sharp = sharp
+        self.sharp, self.alpha_l1 = sharp, alpha_l1
         self.n_samples, self.n_columns = sums.n_samples, sums.n_columns
         self.n_nonzero = sums.n_nonzero
         # The best dual point so far: see `mix_dual`.
@@ -97,9 +100,11 @@ class LinearObjective(Objective):
         gradients, sums, curvatures = self.sums.evaluate(v)
         value = sums[:, 0].sum() + self.alpha / 2 * v[:-1] @ v[:-1]
         gap = np.inf
-        if self.alpha > 0:
+        if self.alpha > 0 or self.alpha_l1 > 0:
             self.mix_dual(*self._dual_point(gradients, sums))
             gap = value - self._lower_bound()
+        if self.alpha_l1 > 0:
+            gap += self.alpha_l1 * np.abs(v[:-1]).sum()
         gradient = gradients.sum(axis=0)
         gradient[:-1] += self.alpha * v[:-1]
         if not self.fit_intercept:
@@ -127,10 +132,16 @@ class LinearObjective(Objective):
         A dual point is a pair (l, u), ``l <= -sum P f*(a)`` and ``u = sum P a x``, with
         the bound ``l - ||u||^2 / (2 alpha)``; as f* is convex, mixtures of pairs are
         pairs of mixtures. What is left of the gradients of several points partly
-        cancels, so a mixture is far better than the last point.
+        cancels, so a mixture is far better than the last point. With an l1 penalty the
+        better of the two is kept: see `penalized_bound`.
         """
         if self._dual is None:
             self._dual = value, mean
+            return
+        if self.alpha_l1 > 0:
+            penalties = self.alpha_l1, self.alpha
+            if penalized_bound(value, mean, *penalties) > self._lower_bound():
+                self._dual = value, mean
             return
         old_value, old_mean = self._dual
         change = mean - old_mean
@@ -144,6 +155,8 @@ class LinearObjective(Objective):
     def _lower_bound(self):
         """Return the best lower bound of the minimum."""
         value, mean = self._dual
+        if self.alpha_l1 > 0:
+            return penalized_bound(value, mean, self.alpha_l1, self.alpha)
         return value - mean @ mean / (2 * self.alpha)
 
     def newton_flops(self):
@@ -168,6 +181,40 @@ class LinearObjective(Objective):
         flops += self.n_columns**3 / 30
         per_row = self.n_nonzero / self.n_samples
         return hessian, flops / (4 * self.n_samples * (per_row + 5))
+
+
+def penalized_bound(value, mean, l1, l2):
+    """Return a lower bound of the minimum of a loss with an l1 penalty.
+
+    With a dual point (l, u), see `LinearObjective.mix_dual`, also (s l, s u) is one for
+    s from 0 to 1, as f*(0) = 0; and the conjugate of the penalties at u is
+    ``sum_j max(|u_j| - l1, 0)^2 / (2 l2)``, infinite without l2 unless it is zero. The
+    bound is that of the best s, ``s l - sum_j max(s |u_j| - l1, 0)^2 / (2 l2)``.
+
+    Parameters
+    ----------
+    value : float
+        l.
+    mean : ndarray
+        u.
+    l1, l2 : float
+        Strengths of the penalties, the first positive.
+    """
+    if value <= 0:
+        return 0.0
+    size = np.abs(mean)
+    size = np.sort(size[size > l1])[::-1]
+    if len(size) == 0:
+        return value
+    if l2 == 0:
+        return value * l1 / size[0]
+    # The derivative in s falls; with the k largest beyond l1 it is zero at s[k].
+    squares, sums = np.cumsum(size**2), np.cumsum(size)
+    s = np.minimum((l2 * value + l1 * sums) / squares, 1.0)
+    # It is so for the first k whose next largest is not beyond l1 there.
+    k = np.argmax(np.append(s[:-1] * size[1:] <= l1, True))
+    beyond = s[k] * size[: k + 1] - l1
+    return s[k] * value - beyond @ beyond / (2 * l2)
 
 
 def best_constant(loss, y, mass):

@@ -10,6 +10,7 @@ from scipy.special import logsumexp
 
 from sklearn_awsgd._kernels._losses import Huber, Loss
 from sklearn_awsgd._kernels.settings import Penalty, Rate
+from sklearn_awsgd._linear.columns import ColumnModel
 from sklearn_awsgd._linear.curvature import MOST_PARAMETERS
 from sklearn_awsgd._linear.data import Data
 from sklearn_awsgd._linear.objectives import LinearObjective, best_constant
@@ -68,6 +69,8 @@ class Task(ABC):
 
     # Whether there are `make_dual_problem` and `first_dual_norms2`.
     has_dual_steps = False
+    # Whether there is `make_column_model`.
+    has_columns = False
 
     @property
     @abstractmethod
@@ -151,6 +154,7 @@ class LinearTask(Task):
     """One linear model with a loss of one prediction."""
 
     has_dual_steps = True
+    has_columns = True
 
     @property
     def has_proximal_steps(self):
@@ -188,6 +192,7 @@ class LinearTask(Task):
             self.penalty.l2,
             self.fit_intercept,
             sharp=self.is_smooth,
+            alpha_l1=self.penalty.l1,
         )
 
     def make_sums(self, width):
@@ -195,6 +200,17 @@ class LinearTask(Task):
         loss = self.loss.rounded(width) if width > 0 else self.loss
         data = self.data
         return LinearSums(data.blocks, loss, self.target.values, data.mass, data.norms2)
+
+    def make_column_model(self, width):
+        """Return the ColumnModel, kinks rounded over a width; 0 for none."""
+        return ColumnModel(
+            self.data.columns,
+            self.loss.rounded(width) if width > 0 else self.loss,
+            self.target.values,
+            self.data.mass,
+            self.penalty,
+            self.fit_intercept,
+        )
 
     def _mean_loss(self, V):
         return self.make_sums(0.0).mean_loss(V[0])

@@ -7,6 +7,7 @@ from sklearn_awsgd._linear.phases.dual import plan_dual_steps, take_dual_steps
 from sklearn_awsgd._linear.phases.kinks import descend_over_kinks
 from sklearn_awsgd._linear.phases.sampling import sample_first, sample_until_stopped
 from sklearn_awsgd._linear.phases.span import CHEAP_SPAN, Span, span_cost
+from sklearn_awsgd._linear.phases.working_set import needs_working_set
 from sklearn_awsgd._solver.runs import Outcome
 
 # Share of the objective that the basis of a span may lose where tol is None.
@@ -76,7 +77,7 @@ def train_to_optimum(task, draws, budget, log):
         if plan is not None:
             dual = take_dual_steps(task, plan, draws, budget, log)
             outcome, report, dual_point = dual.outcome, dual.report, dual.dual_point
-        elif span_cost(task) > CHEAP_SPAN:
+        elif span_cost(task) > CHEAP_SPAN and not needs_working_set(task):
             outcome = sample_first(task, draws, budget, log)
     if report is None:
         left = budget.after(outcome.n_iter)

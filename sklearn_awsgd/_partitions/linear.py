@@ -340,7 +340,7 @@ class OnPartitions:
     problem: Problem
     facts: Facts
 
-    has_dual_steps = False
+    has_dual_steps = has_columns = False
 
     @property
     def n_samples(self):

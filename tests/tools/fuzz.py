@@ -484,12 +484,7 @@ class SoftmaxObjective:
 
 
 # Findings that are known, each with the reason why it is so; see :func:`check`.
-KNOWN = [
-    (
-        "l1: passes may end at max_iter without a warning",
-        lambda case: case.penalty in ("l1", "elasticnet"),
-    ),
-]
+KNOWN = []
 
 
 # --- the promises ---------------------------------------------------------------------

@@ -11,6 +11,10 @@ from sklearn_awsgd._linear.phases.descent import CHEAP, ROUNDING_ERROR, descend
 from sklearn_awsgd._linear.phases.newton import NewtonDirection
 from sklearn_awsgd._linear.phases.proximal import ProximalDirection
 from sklearn_awsgd._linear.phases.softmax_proximal import SoftmaxProximalDirection
+from sklearn_awsgd._linear.phases.working_set import (
+    WorkingSetDirection,
+    needs_working_set,
+)
 
 # Passes to spend on polishing the solution for one width, and the relative
 # suboptimality that this aims at.
@@ -52,8 +56,11 @@ class _Recorder:
         return v if leave is None else leave(v)
 
 
-def choose_direction(task, objective, tol, rng):
-    """Return the Direction that suits a task."""
+def choose_direction(task, objective, width, tol, rng):
+    """Return the Direction that suits a task whose kinks are rounded over a width."""
+    if needs_working_set(task):
+        model = task.make_column_model(width)
+        return WorkingSetDirection(objective, tol, rng, task.penalty.l1, model)
     if task.penalty.l1 > 0 and task.n_models > 1:
         return SoftmaxProximalDirection(objective, tol, rng, task.penalty.l1)
     # Where a loss is a line it has no curvature, which steps have to cope with.
@@ -83,7 +90,7 @@ def descend_over_kinks(task, n_draws, budget, log, dual_point=None):
         for goal, most in [(POLISHED, MOST_POLISHING)] * cheap + [(tol, np.inf)]:
             left = budget.max_passes - record.n_before
             report = descend(
-                choose_direction(task, objective, goal, rng),
+                choose_direction(task, objective, width, goal, rng),
                 objective.canonical(v),
                 replace(budget, max_passes=min(most, left)),
                 record,

@@ -21,6 +21,12 @@ KEPT_AT_ZERO = 1e-9
 MAX_SWEEPS = 1000
 
 
+def add_l1_penalty(there, alpha_l1):
+    """Return an Evaluation with an l1 penalty of its coefficients."""
+    there.value += alpha_l1 * np.abs(there.v[:-1]).sum()
+    return there
+
+
 class ProximalDirection(Direction):
     """Proximal Newton directions, with an l1 penalty of strength `alpha_l1`."""
 
@@ -33,12 +39,7 @@ class ProximalDirection(Direction):
         self.floor, self.left = 0.0, np.inf
 
     def evaluate(self, v):
-        """Return the Evaluation, with the l1 penalty; it has no bound then."""
-        there = self.objective(v)
-        there.value += self.alpha_l1 * np.abs(v[:-1]).sum()
-        if self.alpha_l1 > 0:
-            there.gap = np.inf
-        return there
+        return add_l1_penalty(self.objective(v), self.alpha_l1)
 
     def propose(self, here, trail):
         step, last_gain = self._minimize_model(here)

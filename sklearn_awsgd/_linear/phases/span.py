@@ -22,6 +22,10 @@ from sklearn_awsgd._linear.steps import complete_state, new_state
 # many passes come first: what they cannot do is worth the span then. Chosen on normal
 # rows, 10 x 3000 to 2000 x 5000, whose descents took 20 to 40 passes and missed tol.
 CHEAP_SPAN = 60
+# Below MOST_PARAMETERS there is a full curvature of the features too: the span is for
+# so many features, and so many times as many as there are rows.
+FEWEST_FEATURES = 500
+WIDE = 4
 # Hessians that a descent in the span is taken to need.
 N_HESSIANS = 4
 # Flops of matrix products in the time of one flop of a pass.
@@ -33,8 +37,9 @@ COLUMNS_TOGETHER = 4096
 def span_cost(task):
     """Return the passes that the span of the rows costs; inf where it is of no use."""
     n_rows, n_features = task.n_samples, task.n_features
-    suits = n_rows < MOST_PARAMETERS <= n_features and task.penalty.l1 == 0
-    if task.data.is_source or not suits:
+    suits = n_rows < MOST_PARAMETERS and WIDE * n_rows < n_features >= FEWEST_FEATURES
+    suits |= n_rows < MOST_PARAMETERS <= n_features
+    if task.data.is_source or task.penalty.l1 > 0 or not suits:
         return np.inf
     X = task.data.X
     n_nonzero = X.nnz if sparse.issparse(X) else X.size

@@ -1,0 +1,247 @@
+"""Columns of the rows, and a linear model with an l1 penalty on some of them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from sklearn_awsgd._kernels._columns import combine, correlate, minimize_by_columns
+from sklearn_awsgd._kernels._rows import Rows
+from sklearn_awsgd._linear.curvature import expectation
+from sklearn_awsgd._linear.objectives import penalized_bound
+
+# Models of the losses on some columns, sweeps of coordinate descent for each, and
+# trials of a step along its minimiser.
+MOST_MODELS = 50
+MOST_SWEEPS = 200
+MOST_TRIALS = 8
+# Slopes of the next model that count as zero, relative to the largest of this one.
+PRECISION = 0.2
+# Share of the largest curvature that each row has at least, the first that is added
+# where steps were too long, and the most.
+LEAST_CURVATURE = 1e-8
+FIRST_CURVATURE = 1e-4
+MOST_CURVATURE = 1.0
+# Share of the decrease that the slope promises which a step must bring.
+SUFFICIENT = 1e-4
+
+
+class SparseColumns:
+    """The columns of a CSR matrix, by a copy of it that is made once.
+
+    Parameters
+    ----------
+    X : CSR of shape (n_samples, n_features)
+        The rows.
+    """
+
+    def __init__(self, X):
+        self._columns = X.tocsc().T
+
+    def take(self, which):
+        """Return columns as Rows, and which of these are meant."""
+        return Rows(self._columns), which
+
+
+class BlockColumns:
+    """Columns that are collected from blocks of rows: dense ones, or those of a source.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        The rows.
+    """
+
+    def __init__(self, blocks):
+        self._blocks = blocks
+
+    def take(self, which):
+        """Return columns as Rows, and which of these are meant."""
+        numbers, n_rows = np.arange(len(which)), self._blocks.shape[0]
+        if self._blocks.is_sparse:
+            parts = list(self._blocks.map(lambda X, part: X[:, which]))
+            return Rows(sparse.vstack(parts).tocsc().T), numbers
+        columns = np.empty((len(which), n_rows))
+
+        def copy(X, part):
+            columns[:, part] = X[:, which].T
+
+        for _ in self._blocks.map(copy):
+            pass
+        return Rows(columns), numbers
+
+
+def make_columns(data):
+    """Return the columns of Data."""
+    if sparse.issparse(data.X):
+        return SparseColumns(data.X)
+    return BlockColumns(data.blocks)
+
+
+def slope_distances(v, gradient, l1):
+    """Return how far the slope of each coefficient is from where it has to be."""
+    w, slope = v[:-1], gradient[:-1]
+    return np.where(
+        w == 0,
+        np.maximum(np.abs(slope) - l1, 0.0),
+        np.abs(slope + l1 * np.sign(w)),
+    )
+
+
+@dataclass
+class ColumnPoint:
+    """Where a model on some columns is."""
+
+    v: np.ndarray  # coefficients of the columns, then the intercept
+    z: np.ndarray  # predictions
+    value: float  # objective, penalties included
+    gradient: np.ndarray  # of the smooth part
+    derivatives: np.ndarray
+    losses: np.ndarray
+
+
+class ColumnModel:
+    """E_P[f(y, <x, w> + b)] + l1 ||w||_1 + l2 / 2 ||w||^2 on some columns.
+
+    It is minimised by proximal Newton steps: coordinate descent on the quadratic model
+    of all rows, then trials along the line to its minimum, which cost a look at the
+    predictions alone.
+
+    Parameters
+    ----------
+    columns : SparseColumns or BlockColumns
+        Columns.
+    loss : Loss
+        A smooth loss.
+    y : ndarray of shape (n_samples,)
+        Targets.
+    mass : ndarray of shape (n_samples,) or None
+        P of each row.
+    penalty : Penalty
+        l1 and l2.
+    fit_intercept : bool
+        Whether b is free.
+    """
+
+    def __init__(self, columns, loss, y, mass, penalty, fit_intercept):
+        self.columns, self.loss, self.y, self.mass = columns, loss, y, mass
+        self.l1, self.l2, self.fit_intercept = penalty.l1, penalty.l2, fit_intercept
+        self._p = 1 / len(y) if mass is None else mass
+        # Share of the largest curvature that is added to each row's.
+        self.floor = LEAST_CURVATURE
+
+    def minimize(self, v, which, bound, slack=0.0):
+        """Minimise over some columns and the intercept.
+
+        Parameters
+        ----------
+        v : ndarray of shape (n_features + 1,)
+            Where to start: zero but for the intercept and the columns `which`.
+        which : ndarray of int
+            Numbers of the columns.
+        bound : float
+            Duality gap that is small enough.
+        slack : float, default=0.0
+            Distance of a slope from where it has to be that is small enough.
+
+        Returns
+        -------
+        v : ndarray of shape (n_features + 1,)
+            The minimiser.
+        value : float
+            Objective there.
+        """
+        rows, numbers = self.columns.take(which)
+        inner = np.append(v[which], v[-1])
+        z = combine(rows, numbers, inner[:-1], inner[-1])
+        here = self._at(rows, numbers, inner, z)
+        for _ in range(MOST_MODELS):
+            violation = self._violation(here)
+            if violation <= slack or self._gap(here) <= bound:
+                break
+            flat = max(PRECISION * violation, slack / 4)
+            step = self._model_step(rows, numbers, here, bound, flat)
+            new = self._along(rows, numbers, here, step)
+            if new is not None:
+                self.floor = max(self.floor / 8, LEAST_CURVATURE)
+                here = new
+            elif self.floor < MOST_CURVATURE:
+                self.floor = min(max(32 * self.floor, FIRST_CURVATURE), MOST_CURVATURE)
+            else:
+                break
+        v = np.zeros_like(v)
+        v[which], v[-1] = here.v[:-1], here.v[-1]
+        return v, here.value
+
+    def _value(self, v, z):
+        losses, derivatives = self.loss(self.y, z)
+        w = v[:-1]
+        value = expectation(losses, self.mass) + self.l1 * np.abs(w).sum()
+        return value + self.l2 / 2 * w @ w, losses, derivatives
+
+    def _at(self, rows, numbers, v, z, known=None):
+        """Return the ColumnPoint of v with the predictions z."""
+        value, losses, derivatives = known or self._value(v, z)
+        slopes = self._p * derivatives
+        gradient = np.append(correlate(rows, numbers, slopes), slopes.sum())
+        gradient[:-1] += self.l2 * v[:-1]
+        if not self.fit_intercept:
+            gradient[-1] = 0
+        return ColumnPoint(v, z, value, gradient, derivatives, losses)
+
+    def _gap(self, here):
+        """Return the duality gap, as `LinearObjective` does, of these columns."""
+        mean = here.gradient[:-1] - self.l2 * here.v[:-1]
+        dual = here.losses - here.derivatives * here.z
+        value = expectation(dual, self.mass)
+        if self.fit_intercept:
+            # Next to its optimum, the intercept costs what it would take to be there.
+            rest = abs(here.gradient[-1])
+            size = expectation(np.abs(here.derivatives), self.mass)
+            value *= 1 - 2 * rest / max(size, rest, 1e-300)
+        return here.value - penalized_bound(value, mean, self.l1, self.l2)
+
+    def _model_step(self, rows, numbers, here, bound, enough):
+        """Return the step to the minimum of the quadratic model."""
+        h = self.loss.second_derivatives(self.y, here.z)
+        h = self._p * np.maximum(h, self.floor * self.loss.smoothness)
+        share = bound / max(abs(here.value), 1e-300)
+        flat = max(share * self.l1, np.sqrt(self.l2 * bound / len(here.v))) / 4
+        flat = max(flat, enough, 1e-15 * self.l1)
+        level = np.inf
+        if self.fit_intercept:
+            size = expectation(np.abs(here.derivatives), self.mass)
+            level = max(share * size / 8, PRECISION * abs(here.gradient[-1]))
+            level = max(level, 1e-15 * size)
+        step, _ = minimize_by_columns(
+            rows,
+            numbers,
+            h,
+            here.gradient,
+            here.v,
+            (self.l1, self.l2),
+            (flat, level),
+            MOST_SWEEPS,
+        )
+        return step
+
+    def _violation(self, here):
+        """Return the largest distance of a slope from where it has to be."""
+        distances = slope_distances(here.v, here.gradient, self.l1)
+        return max(distances.max(initial=0.0), abs(here.gradient[-1]))
+
+    def _along(self, rows, numbers, here, step):
+        """Return the ColumnPoint a step leads to, or None where it is far too long."""
+        moves = combine(rows, numbers, step[:-1], step[-1])
+        w, change = here.v[:-1], step[:-1]
+        slope = here.gradient @ step + self.l1 * (
+            np.abs(w + change).sum() - np.abs(w).sum()
+        )
+        length = 1.0
+        for _ in range(MOST_TRIALS):
+            v, z = here.v + length * step, here.z + length * moves
+            known = self._value(v, z)
+            if known[0] <= here.value + SUFFICIENT * length * slope:
+                return self._at(rows, numbers, v, z, known)
+            length /= 2
+        return None

@@ -1,0 +1,84 @@
+"""A working set of features, for an l1 penalty on wide data.
+
+Most coefficients are zero at the optimum. Each step minimises over a few columns: those
+whose coefficients are not zero, and those whose slopes exceed the penalty most. Then a
+pass over all rows brings the slopes of all features, so what is missing, and the
+duality gap, which decides when to stop.
+
+The constants were chosen on newsgroups (``benchmarks/bench_every_loss.py``).
+"""
+
+import numpy as np
+
+from sklearn_awsgd._linear.phases.descent import Direction, Proposal
+from sklearn_awsgd._linear.phases.proximal import add_l1_penalty
+
+# With fewer rows than features, so many of the latter are enough for a working set.
+FEWEST_FEATURES = 200
+# Features that are added at least, and as a share of those that are not zero.
+FEWEST_ADDED = 100
+SHARE_ADDED = 2.0
+# How well the model on the columns is minimised: its gap, as a share of what was there
+# before, or of what is asked for in the end.
+SHARE_OF_GAP = 0.03
+SHARE_OF_GOAL = 0.3
+SHARE_OF_SLOPE = 0.3
+
+
+def needs_working_set(task):
+    """Return whether a task is trained on a working set of features.
+
+    So it is where they are too many for a matrix of their curvature, or so many more
+    than the rows that most of it would say nothing.
+    """
+    wide = task.n_samples < task.n_features >= FEWEST_FEATURES
+    wide |= not task.has_proximal_steps
+    return task.penalty.l1 > 0 and task.has_columns and wide
+
+
+class WorkingSetDirection(Direction):
+    """Steps to the minimum over some columns.
+
+    `model` is the ColumnModel, `alpha_l1` the strength of the l1 penalty.
+    """
+
+    # A step is the minimum over its columns: none is too long but by rounding.
+    shortest = 1 / 2
+
+    def __init__(self, objective, tol, rng, alpha_l1, model):
+        super().__init__(objective, tol, rng)
+        self.alpha_l1, self.model = alpha_l1, model
+
+    def evaluate(self, v):
+        return add_l1_penalty(self.objective(v), self.alpha_l1)
+
+    def propose(self, here, trail):
+        scale = max(abs(here.value), 1e-300)
+        if here.gap <= self.goal * scale:
+            return Proposal(np.zeros_like(here.v), 0.0, scale, here.gap, here.gap)
+        bound = max(SHARE_OF_GAP * here.gap, SHARE_OF_GOAL * self.goal * scale)
+        # What the columns that were left out lack is not worth more precision.
+        zero = np.abs(here.gradient[:-1])[here.v[:-1] == 0]
+        slack = SHARE_OF_SLOPE * (zero.max(initial=0.0) - self.alpha_l1)
+        v, value = self.model.minimize(here.v, self._choose(here), bound, slack)
+        return Proposal(v - here.v, value - here.value, scale, here.gap, here.gap)
+
+    def _choose(self, here):
+        """Return the features to minimise over, sorted."""
+        w, size = here.v[:-1], np.abs(here.gradient[:-1])
+        n_used = np.count_nonzero(w)
+        rank = np.where(w != 0, np.inf, size)
+        n_kept = n_used + max(FEWEST_ADDED, int(SHARE_ADDED * n_used))
+        if n_kept >= len(w):
+            return np.arange(len(w))
+        return np.sort(np.argpartition(-rank, n_kept)[:n_kept])
+
+    def is_lost(self, here, proposal, length):
+        # The gap decides, unless nothing is asked of it.
+        return self.goal == 0 and super().is_lost(here, proposal, length)
+
+    def take(self, here, new, proposal, length, trail):
+        return new
+
+    def stiffen(self, here, trail):
+        return False

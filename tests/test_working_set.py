@@ -1,0 +1,299 @@
+"""An l1 penalty on wide data: columns, working sets, certificates."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from scipy import sparse
+from scipy.optimize import minimize
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import ElasticNet, LogisticRegression
+
+from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
+from sklearn_awsgd._kernels._columns import combine, correlate, minimize_by_columns
+from sklearn_awsgd._kernels._rows import Rows
+from sklearn_awsgd._linear.objectives import penalized_bound
+from sklearn_awsgd._linear.phases.working_set import FEWEST_FEATURES
+from sklearn_awsgd.sources import IndexedRows
+
+FORMS = [
+    np.ascontiguousarray,
+    lambda C: C.astype(np.float32),
+    sparse.csr_array,
+    lambda C: sparse.csr_array(C.astype(np.float32)),
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_columns_as_numpy_has_them(form):
+    rng = np.random.default_rng(0)
+    columns = rng.standard_normal((7, 30)) * (rng.random((7, 30)) < 0.5)
+    columns = columns.astype(np.float32).astype(float)
+    which = np.array([5, 0, 3])
+    w, c = np.array([1.0, 0.0, -2.0]), rng.standard_normal(30)
+    rows = Rows(form(columns))
+    assert_allclose(combine(rows, which, w, 0.5), 0.5 + w @ columns[which])
+    assert_allclose(correlate(rows, which, c), columns[which] @ c)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_minimum_of_a_model_by_columns(form, fit_intercept):
+    """The subgradient of the model contains zero at what the kernel returns."""
+    rng = np.random.default_rng(1)
+    columns = rng.standard_normal((9, 40)) * (rng.random((9, 40)) < 0.6)
+    columns = columns.astype(np.float32).astype(float)
+    which, h = np.array([8, 1, 2, 5, 6]), rng.random(40)
+    gradient, v = rng.standard_normal(6), rng.standard_normal(6)
+    v[2], l1, l2 = 0.0, 0.7, 0.3
+    gradient[-1] *= fit_intercept
+    enough = 1e-13, (1e-13 if fit_intercept else np.inf)
+    d, n_sweeps = minimize_by_columns(
+        Rows(form(columns)), which, h, gradient, v, (l1, l2), enough, 10_000
+    )
+    assert n_sweeps < 10_000
+    moves = d[:-1] @ columns[which] + d[-1]
+    slope = gradient + np.append(columns[which] @ (h * moves), h @ moves)
+    slope[:-1] += l2 * d[:-1]
+    w = (v + d)[:-1]
+    assert (w == 0).any() and (w != 0).any()
+    assert_allclose(slope[:-1][w != 0], -l1 * np.sign(w[w != 0]), atol=1e-11)
+    assert (np.abs(slope[:-1][w == 0]) <= l1 + 1e-11).all()
+    assert d[-1] == 0 if not fit_intercept else abs(slope[-1]) < 1e-11
+
+
+def test_a_model_that_is_cut_short_says_so():
+    columns = np.random.default_rng(0).standard_normal((5, 4))
+    h, gradient = np.ones(4), np.ones(6)
+    arguments = (Rows(columns), np.arange(5), h, gradient, np.zeros(6), (0.1, 0.0))
+    assert minimize_by_columns(*arguments, (0.0, 0.0), 3)[1] == 3
+
+
+@settings(max_examples=100)
+@given(
+    st.lists(st.floats(-10, 10), min_size=1, max_size=6),
+    st.floats(0.01, 5),
+    st.sampled_from([0.0, 1e-6, 0.1, 3.0]),
+    st.floats(-1, 10),
+)
+def test_bound_of_the_best_scale(mean, l1, l2, value):
+    """As good as the best scale of a dual point that a search finds."""
+    mean = np.array(mean)
+
+    def bound(s):
+        beyond = np.maximum(s * np.abs(mean) - l1, 0)
+        if l2 == 0:
+            return s * value if beyond.max() <= 1e-12 else -np.inf
+        return s * value - beyond @ beyond / (2 * l2)
+
+    largest = min(1.0, l1 / max(np.abs(mean).max(), 1e-300))
+    best = max(map(bound, [largest, *np.linspace(0, 1, 1001)]))
+    ours = penalized_bound(value, mean, l1, l2)
+    assert ours >= best - 1e-9 * (1 + abs(best))
+    # No better than the best: it is a bound. Between the scales tried the slope is at
+    # most that of the largest, `value`.
+    assert ours <= best + 1e-3 * abs(value) + 1e-9
+
+
+LOSSES = {
+    "log_loss": lambda y, z: (np.logaddexp(0, -y * z), -y / (1 + np.exp(y * z))),
+    "squared_hinge": lambda y, z: (
+        np.maximum(1 - y * z, 0) ** 2,
+        -2 * y * np.maximum(1 - y * z, 0),
+    ),
+    "squared_error": lambda y, z: ((z - y) ** 2 / 2, z - y),
+    "huber": lambda y, z: (
+        np.where(
+            np.abs(z - y) <= 1, (z - y) ** 2 / 2, np.maximum(np.abs(z - y) - 0.5, 0)
+        ),
+        np.clip(z - y, -1, 1),
+    ),
+}
+
+
+def objective(loss, X, y, P, l1, l2, w, b):
+    return P @ LOSSES[loss](y, X @ w + b)[0] + l1 * np.abs(w).sum() + l2 / 2 * w @ w
+
+
+def reference(loss, X, y, P, l1, l2, fit_intercept):
+    """Return the minimum, by scipy on the positive and negative parts."""
+    d = X.shape[1]
+
+    def evaluate(x):
+        w, b = x[:d] - x[d : 2 * d], x[-1]
+        losses, c = LOSSES[loss](y, X @ w + b)
+        g = X.T @ (P * c) + l2 * w
+        value = P @ losses + l1 * x[:-1].sum() + l2 / 2 * w @ w
+        return value, np.concatenate([g + l1, l1 - g, [P @ c * fit_intercept]])
+
+    bounds = [(0, None)] * (2 * d) + [(None, None)]
+    options = {"maxiter": 20_000, "maxfun": 50_000, "ftol": 1e-15, "gtol": 1e-10}
+    x = np.zeros(2 * d + 1)
+    for _ in range(3):
+        x = minimize(
+            evaluate, x, jac=True, bounds=bounds, method="L-BFGS-B", options=options
+        ).x
+    return evaluate(x)[0]
+
+
+@settings(max_examples=25)
+@given(
+    loss=st.sampled_from(sorted(LOSSES)),
+    share=st.sampled_from([1.0, 0.5, 0.05]),
+    strength=st.sampled_from([0.7, 0.2, 0.03]),
+    is_sparse=st.booleans(),
+    weighted=st.booleans(),
+    fit_intercept=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_tol_and_certificate(
+    loss, share, strength, is_sparse, weighted, fit_intercept, seed
+):
+    """Within tol of an optimum found by other means; the gap is no less than that."""
+    rng = np.random.default_rng(seed)
+    n, d = 30, FEWEST_FEATURES
+    X = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.4)
+    y = X[:, :4].sum(axis=1) + rng.standard_normal(n)
+    kind = AWSGDRegressor
+    if loss in ("log_loss", "squared_hinge"):
+        kind, y = AWSGDClassifier, np.where(y > 0.5, 1.0, -1.0)
+    weight = rng.integers(0, 4, n) + 0.5 if weighted else np.ones(n)
+    P = weight / weight.sum()
+    alpha = strength * np.abs(X.T @ (P * y)).max()
+    model = kind(
+        loss=loss,
+        penalty="elasticnet",
+        l1_ratio=share,
+        alpha=alpha,
+        epsilon=1.0,
+        fit_intercept=fit_intercept,
+        tol=1e-4,
+    )
+    rows = sparse.csr_array(X) if is_sparse else X
+    model.fit(rows, y, sample_weight=weight if weighted else None)
+    penalties = share * alpha, (1 - share) * alpha
+    best = reference(loss, X, y, P, *penalties, fit_intercept)
+    w, b = model.coef_.ravel(), model.intercept_.item()
+    ours = objective(loss, X, y, P, *penalties, w, b)
+    assert ours <= (1 + 1e-4) * best + 1e-9
+    assert model.duality_gap_[0] >= ours - best - 1e-9
+    assert model.duality_gap_[0] <= 1e-4 * ours
+
+
+@pytest.mark.parametrize("l1_ratio", [1.0, 0.3])
+def test_same_as_elastic_net(l1_ratio):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50, 3100))
+    y = X[:, :5].sum(axis=1) + 10
+    settings = {"alpha": 0.1, "l1_ratio": l1_ratio}
+    ours = AWSGDRegressor(penalty="elasticnet", tol=1e-10, **settings).fit(X, y)
+    theirs = ElasticNet(tol=1e-12, max_iter=100_000, **settings).fit(X, y)
+    assert_allclose(ours.coef_, theirs.coef_, atol=1e-5)
+    assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-5)
+    assert ((ours.coef_ == 0) == (theirs.coef_ == 0)).all()
+    assert (ours.history_["phase"] == "exact").all()
+
+
+@pytest.mark.parametrize("loss", ["hinge", "epsilon_insensitive"])
+def test_kinks(loss):
+    """Rounded ever more sharply, with the certificate of the loss with its kinks."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 3000))
+    z = X[:, :3].sum(axis=1) + rng.standard_normal(40)
+    kind, y = AWSGDRegressor, z
+    if loss == "hinge":
+        kind, y = AWSGDClassifier, z > 0
+    rough = kind(loss=loss, penalty="l1", alpha=0.1, tol=1e-2).fit(X, y)
+    fine = kind(loss=loss, penalty="l1", alpha=0.1, tol=1e-5).fit(X, y)
+
+    def value(model):
+        w, z = model.coef_.ravel(), X @ model.coef_.ravel() + model.intercept_
+        if loss == "hinge":
+            losses = np.maximum(1 - np.where(y, 1, -1) * z, 0)
+        else:
+            losses = np.maximum(np.abs(z - y) - 0.1, 0)
+        return losses.mean() + 0.1 * np.abs(w).sum()
+
+    assert value(rough) <= 1.01 * value(fine)
+    assert rough.duality_gap_[0] >= value(rough) - value(fine)
+    assert fine.duality_gap_[0] <= 1e-3 * value(fine)
+
+
+def test_one_against_the_rest_and_weights_of_classes():
+    rng = np.random.default_rng(0)
+    X = sparse.random(300, 3200, 0.02, format="csr", random_state=0)
+    y = rng.integers(0, 3, 300)
+    settings = {"penalty": "l1", "alpha": 2e-3, "tol": 1e-7}
+    model = AWSGDClassifier(class_weight="balanced", **settings).fit(X, y)
+    again = AWSGDClassifier(class_weight="balanced", n_jobs=2, **settings).fit(X, y)
+    np.testing.assert_array_equal(model.coef_, again.coef_)
+    weight = len(y) / (3 * np.bincount(y)[y])
+    given_weight = AWSGDClassifier(**settings).fit(X, y, sample_weight=weight)
+    assert_allclose(model.coef_, given_weight.coef_, atol=1e-4)
+
+
+def test_rows_of_a_source():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3000))
+    y = X[:, 0] - X[:, 1] > 0
+    model = AWSGDClassifier(penalty="l1", alpha=0.02, tol=1e-6)
+    here = model.fit(X, y).coef_
+    assert_allclose(model.fit(IndexedRows(X), y).coef_, here, atol=1e-9)
+
+
+def test_path_of_penalties_begins_where_the_last_ended():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 3000))
+    y = X[:, :10].sum(axis=1) + rng.standard_normal(100) > 0
+    alphas = 0.2 * np.logspace(0, -2, 6)
+    warm = AWSGDClassifier(penalty="l1", warm_start=True, tol=1e-5)
+    n_warm = n_cold = 0
+    for alpha in alphas:
+        n_warm += warm.set_params(alpha=alpha).fit(X, y).n_iter_
+        cold = AWSGDClassifier(penalty="l1", alpha=alpha, tol=1e-5).fit(X, y)
+        n_cold += cold.n_iter_
+        ours, theirs = warm.history_["objective"][-1], cold.history_["objective"][-1]
+        assert_allclose(ours, theirs, rtol=2e-5)
+    assert n_warm <= n_cold
+
+
+def test_above_the_largest_penalty_all_is_zero():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((30, 3000)), rng.standard_normal(30)
+    alpha = 1.001 * np.abs(X.T @ (y - y.mean())).max() / 30
+    model = AWSGDRegressor(penalty="l1", alpha=alpha).fit(X, y)
+    assert not model.coef_.any() and model.n_iter_ == 1
+    assert_allclose(model.intercept_, y.mean())
+
+
+def test_narrow_data_have_a_certificate_too():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2000, 30))
+    y = X[:, 0] + rng.standard_normal(2000) > 1
+    model = AWSGDClassifier(penalty="l1", alpha=0.01).fit(X, y)
+    best = LogisticRegression(
+        solver="saga", l1_ratio=1.0, C=1 / (0.01 * 2000), tol=1e-9, max_iter=5000
+    ).fit(X, y)
+    P, sign = np.full(2000, 1 / 2000), np.where(y, 1.0, -1.0)
+
+    def value(m):
+        w, b = m.coef_.ravel(), m.intercept_[0]
+        return objective("log_loss", X, sign, P, 0.01, 0.0, w, b)
+
+    assert np.isfinite(model.duality_gap_[0])
+    assert -1e-12 <= value(model) - value(best) + 1e-9
+    assert model.duality_gap_[0] >= value(model) - value(best) - 1e-12
+
+
+def test_passes_that_do_not_suffice_are_told():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 3000))
+    y = X[:, :40].sum(axis=1) > 0
+    with pytest.warns(ConvergenceWarning, match="max_iter=2"):
+        AWSGDClassifier(penalty="l1", alpha=1e-3, max_iter=2, tol=1e-6).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        AWSGDClassifier(penalty="l1", alpha=1e-3, tol=1e-6).fit(X, y)
