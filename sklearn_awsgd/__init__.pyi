@@ -359,7 +359,12 @@ class MinVarianceImportanceEstimator(BaseEstimator):
         level: Any = None,
         side: str = 'two-sided',
     ) -> Any: ...
-    def estimate(self, loss: Any) -> Any: ...
+    def estimate(
+        self,
+        loss: Any,
+        function: Any = None,
+        groups: Any = None,
+    ) -> Any: ...
     def fit(
         self,
         X: Any,

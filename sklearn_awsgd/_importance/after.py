@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import brentq
+from scipy.special import stdtrit
 
 from sklearn_awsgd._importance.losses import Integrand
 from sklearn_awsgd._importance.stratified import StratifiedRounds
-from sklearn_awsgd._importance.targets import Mean
+from sklearn_awsgd._importance.targets import Function, Mean
 
 # Smallest p-value that is told apart from zero.
 LEAST_P = 1e-12
@@ -19,17 +20,20 @@ class Result:
 
     Attributes
     ----------
-    estimate : float
+    estimate : float or ndarray of shape (n_values,)
         The estimate.
-    std_error : float
+    std_error : float or ndarray of shape (n_values,)
         Its standard error; NaN for quantiles.
-    confidence_interval : tuple of two floats
-        Its interval.
+    confidence_interval : tuple of two floats, or of two ndarrays
+        Its interval; of several values each on its own.
+    covariance : ndarray of shape (n_values, n_values) or None
+        Covariance of the estimates of several values.
     """
 
-    estimate: float
-    std_error: float
+    estimate: float | np.ndarray
+    std_error: float | np.ndarray
     confidence_interval: tuple
+    covariance: np.ndarray | None = None
 
 
 def _rounds(integrator):
@@ -41,7 +45,7 @@ def _rounds(integrator):
     return integrator.rounds
 
 
-def estimate_loss(integrator, estimator, loss, confidence):
+def estimate_loss(integrator, estimator, loss, function, groups, confidence):
     """Return the :class:`Result` of another loss at the rows evaluated so far.
 
     Parameters
@@ -50,37 +54,113 @@ def estimate_loss(integrator, estimator, loss, confidence):
         The run.
     estimator : fitted estimator, tuple of two, or None
         Model.
-    loss : str, callable or array-like of shape (n_evaluated,)
+    loss : str, callable or array-like of shape (n_evaluated,) or \
+(n_evaluated, n_values)
         As the parameter `loss`, or its values at the evaluated rows.
+    function : callable or None
+        What is wanted of the means of several values.
+    groups : array-like of shape (n_samples,) or None
+        Clusters of rows.
     confidence : float
         Of the interval.
     """
     rounds = _rounds(integrator)
     rows = rounds.pool.evaluated()
+    values, target = _values(rounds, rows, estimator, loss)
+    if function is not None:
+        target = Function(function, values.shape[1])
+    if groups is not None:
+        return _of_clusters(rounds, values, target, groups, confidence)
+    if target is not None:
+        return _result(rounds, rows, values, target, confidence)
+    # A mean of each column, as if it were alone, and how they vary together.
+    parts = [
+        _result(rounds, rows, column[:, None], Mean(), confidence)
+        for column in values.T
+    ]
+    low, high = np.transpose([part.confidence_interval for part in parts])
+    n_values = values.shape[1]
+    covariance = np.zeros((n_values, n_values))
+    if rounds.n_unknown:
+        # The direction only matters for intervals.
+        sums = Function(np.sum, n_values)
+        covariance = rounds.estimate_of(_whole(rounds, rows, values), sums).second
+    return Result(
+        np.array([part.estimate for part in parts]),
+        np.array([part.std_error for part in parts]),
+        (low, high),
+        covariance,
+    )
+
+
+def _values(rounds, rows, estimator, loss):
+    """Return values at rows and what is wanted of them; None for means of columns."""
     integrand = rounds.pool.integrand
-    if isinstance(loss, str) or callable(loss):
+    if isinstance(loss, str):
         other = Integrand(estimator, loss, integrand.X, integrand.y)
-        values = other.at(rows)
-        target = other.target
         if other.metric.over != integrand.metric.over:
             raise ValueError(
                 f"loss={loss!r} is a mean over other rows or with other weights than "
                 f"loss={integrand.loss!r}; call fit for it."
             )
-    else:
-        values = np.asarray(loss, dtype=float)
-        if values.shape != (len(rows),) or not np.isfinite(values).all():
-            raise ValueError(
-                f"values have shape {values.shape}; give {len(rows)} finite numbers, "
-                "one for each row of evaluated_."
-            )
-        values, target = values[:, None], Mean()
-    return _result(rounds, rows, values, target, confidence)
+        return other.at(rows), other.target
+    if callable(loss):
+        loss = Integrand(estimator, loss, integrand.X, integrand.y).raw(rows)
+    values = np.asarray(loss, dtype=float)
+    n = len(rows)
+    if values.shape[:1] != (n,) or values.ndim > 2 or not np.isfinite(values).all():
+        raise ValueError(
+            f"values have shape {values.shape}; give {n} finite numbers, one for each "
+            "row of evaluated_, or a row of several for each."
+        )
+    return (values[:, None], Mean()) if values.ndim == 1 else (values, None)
+
+
+def _of_clusters(rounds, values, target, groups, confidence):
+    """Return the :class:`Result` for a population of clusters like those of the pool.
+
+    Rows stand for as many as they were drawn for; sums over a cluster are what varies
+    independently.
+    """
+    groups = np.asarray(groups)
+    n = len(rounds.pool.mass)
+    if groups.shape != (n,):
+        raise ValueError(
+            f"groups has shape {groups.shape}, the pool has {n} rows; give one group "
+            "for each."
+        )
+    rows, weight = rounds.expansion()
+    values = values[np.searchsorted(rounds.pool.evaluated(), rows)]
+    weight = weight / weight.sum()
+    mean = weight @ values
+    index = np.unique(groups[rows], return_inverse=True)[1]
+    n_groups = int(index.max()) + 1
+    if n_groups < 2:
+        raise ValueError("All rows evaluated are of one group; errors need several.")
+    parts = weight[:, None] * (values - mean)
+    sums = np.stack([np.bincount(index, part) for part in parts.T], axis=1)
+    covariance = sums.T @ sums * n_groups / (n_groups - 1)
+    factor = stdtrit(n_groups - 1, (1 + confidence) / 2)
+    if target is None:
+        error = np.sqrt(np.diag(covariance))
+        ends = mean - factor * error, mean + factor * error
+        return Result(mean, error, ends, covariance)
+    direction, value = target.direction(mean), target.value(mean)
+    error = float(np.sqrt(direction @ covariance @ direction))
+    least, most = target.bounds
+    low, high = value - factor * error, value + factor * error
+    return Result(value, error, (max(low, least), min(high, most)))
+
+
+def _whole(rounds, rows, values):
+    """Return values of all rows of the pool, zero where they are not known."""
+    whole = np.zeros((len(rounds.pool.mass), values.shape[1]))
+    whole[rows] = values
+    return whole
 
 
 def _result(rounds, rows, values, target, confidence):
-    whole = np.zeros((len(rounds.pool.mass), values.shape[1]))
-    whole[rows] = values
+    whole = _whole(rounds, rows, values)
     if rounds.n_unknown == 0:
         value = target.value(rounds.pool.mass @ whole)
         return Result(value, 0.0, (value, value))

@@ -59,23 +59,26 @@ def score_bins(score, mass, labels, n_labels, n_bins):
     index : ndarray of shape (n_samples,) and dtype int32
         Stratum of each row, of ``n_labels * n_bins``.
     """
+    # Few arrays of this length at a time: pools may have many millions of rows.
+    share = np.abs(score)
+    share *= mass
+    for x in (share, mass):
+        total = np.bincount(labels, x, n_labels)
+        part = x / np.where(total > 0, total, 1)[labels]
+        share = part if x is share else np.add(share, part, out=share)
+    whole = np.bincount(labels, share, n_labels)
     # Sorted by label, then by score.
     order = np.lexsort((score, labels))
-    sizes = mass * np.abs(score)
-    totals = [np.bincount(labels, x, n_labels) for x in (mass, sizes)]
-    share = sum(
-        x / np.where(total > 0, total, 1)[labels]
-        for x, total in zip((mass, sizes), totals, strict=True)
-    )
-    cumulative = np.cumsum(share[order])
-    begin = np.searchsorted(labels[order], np.arange(n_labels))
-    before = np.concatenate([[0.0], cumulative])[begin]
-    whole = np.bincount(labels, share, n_labels)
+    position = share[order]
+    del share, part
+    np.cumsum(position, out=position)
     sorted_labels = labels[order]
-    position = (cumulative - before[sorted_labels]) / np.where(whole > 0, whole, 1)[
-        sorted_labels
-    ]
-    bins = np.minimum((position * n_bins).astype(np.int32), n_bins - 1)
+    begin = np.searchsorted(sorted_labels, np.arange(n_labels))
+    before = np.concatenate([[0.0], position])[begin]
+    position -= before[sorted_labels]
+    position *= (n_bins / np.where(whole > 0, whole, 1))[sorted_labels]
+    bins = position.astype(np.int32)
+    np.minimum(bins, n_bins - 1, out=bins)
     index = np.empty(len(score), dtype=np.int32)
     index[order] = sorted_labels * n_bins + bins
     return index

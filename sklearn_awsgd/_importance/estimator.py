@@ -75,8 +75,11 @@ class MinVarianceImportanceEstimator(EstimatorMixin, BaseEstimator):
         this estimator is going to be cloned. None when `loss` needs no model.
     loss : str, callable or None, default=None
         What to average. A name: "log_loss", "zero_one", "brier", "squared_error",
-        "absolute_error", or one of the rates "precision", "recall", "f1" of the second
-        class of a binary classifier. A callable
+        "absolute_error"; one of "precision", "recall", "f1", "jaccard" and
+        "matthews_corrcoef" of the second class of a binary classifier; or a scorer of
+        scikit-learn that is made of means: "accuracy", "balanced_accuracy",
+        "neg_log_loss", "neg_brier_score", "neg_mean_squared_error",
+        "neg_mean_absolute_error", "neg_root_mean_squared_error". A callable
         ``loss(X_rows, y_rows)`` that returns one number, of any sign, for each row; it
         gets the estimator as first argument when there is one, and no `y_rows` when
         ``fit`` got no y. None averages y.
@@ -107,8 +110,9 @@ default=None
         A cheap guess of the function at *every* row. Labels or strata are then divided
         into bins of it, and it becomes a control variate. A fitted cheap model is
         scored by its own `loss`; an array is taken as it is; "learned" fits a gradient
-        boosted regressor of the absolute values to the rows evaluated so far, whenever
-        their number has tripled (X must be dense and numeric).
+        boosted regressor of the absolute values to the rows evaluated so far, the first
+        time to 1,000 of them, and uses it if it halves the variance by the account of
+        rows it was not fitted to (X must be dense and numeric).
     control_variate : bool, default=True
         Whether what is known of rows is used to lower the variance. False is the
         paper's algorithm, with replacement.
@@ -432,7 +436,7 @@ default=None
         values = values[:, 0] if values.shape[1] == 1 else values
         return {"row": rows, "value": values}
 
-    def estimate(self, loss):
+    def estimate(self, loss, function=None, groups=None):
         """Estimate another loss from the rows evaluated so far.
 
         No other row is looked at. The rows were drawn for the first loss: the interval
@@ -440,17 +444,46 @@ default=None
 
         Parameters
         ----------
-        loss : str, callable or array-like of shape (n_evaluated,)
+        loss : str, callable or array-like of shape (n_evaluated,) or \
+(n_evaluated, n_values)
             As the parameter `loss`, in which case the model is called for these rows;
-            or the values of the loss at the rows of `evaluated_`.
+            or the values of the loss at the rows of `evaluated_`. A callable or an
+            array may have several values for each row.
+        function : callable, default=None
+            Takes the vector of the means of all values and returns the number that is
+            wanted, such as a ratio: a smooth function, for the delta method. None for
+            the means themselves, with their covariance if there are several.
+        groups : array-like of shape (n_samples,), default=None
+            Clusters of the rows of the pool, such as persons. The error is then that
+            for the population which the clusters come from, not for this pool; a
+            control variate is not used.
 
         Returns
         -------
         result : object
-            With `estimate`, `std_error` and `confidence_interval`.
+            With `estimate`, `std_error`, `confidence_interval` and, for the means of
+            several values, `covariance`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn_awsgd import MinVarianceImportanceEstimator
+        >>> x = np.random.default_rng(0).exponential(size=5000)
+        >>> mean = MinVarianceImportanceEstimator(
+        ...     loss=lambda x: x, max_evaluations=500, rtol=None, random_state=0
+        ... ).fit(x)
+        >>> spread = mean.estimate(
+        ...     lambda x: np.column_stack([x, x**2]),
+        ...     function=lambda m: np.sqrt(m[1] - m[0] ** 2),
+        ... )
+        >>> low, high = spread.confidence_interval
+        >>> bool(low < x.std() < high)
+        True
         """
         check_is_fitted(self)
-        return estimate_loss(self._integrator, self.estimator, loss, self.confidence)
+        return estimate_loss(
+            self._integrator, self.estimator, loss, function, groups, self.confidence
+        )
 
     def quantile(self, q):
         """Estimate a quantile of the values, with an interval.

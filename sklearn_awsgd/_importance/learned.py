@@ -6,7 +6,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn_awsgd._importance.bins import MAX_STRATA, Strata, score_bins
 
 # Rows that a surrogate is first learned from, and their growth until the next time.
-FIRST_ROWS = 400
+FIRST_ROWS = 1000
 GROWTH = 2.5
 # Rows it is learned from at most: more make it slower, and hardly better.
 MOST_ROWS = 10_000
@@ -14,7 +14,7 @@ MOST_ROWS = 10_000
 ROWS_PER_STRATUM = 20
 # It is used if the variance is then less than this share of that of labels, as told by
 # rows that it was not fitted to.
-MUST_LOWER = 0.7
+MUST_LOWER = 0.5
 # Share of the rows taken in proportion to the sizes of bins, for that account.
 MIXING = 0.3
 

@@ -171,17 +171,21 @@ class Integrand:
 
     def on(self, X, y, n):
         """Return the values on given data, of shape (n_rows, n_values)."""
-        parts = []
-        for model in self.models:
-            if isinstance(self.loss, str):
-                values = self.metric.function(model, X, y)
-            else:
-                arguments = (X,) if y is None else (X, y)
-                if model is not None:
-                    arguments = (model, *arguments)
-                values = self.loss(*arguments)
-            parts.append(self._check(values, n))
+        parts = [self._check(self._call(model, X, y), n) for model in self.models]
         return np.concatenate(parts, axis=1)
+
+    def raw(self, rows):
+        """Return what the loss gives at positions, unchecked; a difference of two."""
+        y = None if self.y is None else take_rows(self.y, rows)
+        X = take_rows(self.X, rows)
+        first, *second = (np.asarray(self._call(m, X, y)) for m in self.models)
+        return first - second[0] if second else first
+
+    def _call(self, model, X, y):
+        if isinstance(self.loss, str):
+            return self.metric.function(model, X, y)
+        arguments = (X,) if y is None else (X, y)
+        return self.loss(*(arguments if model is None else (model, *arguments)))
 
     def _check(self, values, n):
         values = np.asarray(values)

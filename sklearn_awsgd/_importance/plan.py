@@ -136,12 +136,9 @@ def plan_run(
             "A Gaussian sampler needs X to be a frozen continuous distribution of "
             f"scipy.stats, got {type(X).__name__}; for rows use sampler='auto'."
         )
-    if told or callable(estimator.loss):
-        # The loss knows what a row is, which need not be an array.
-        loose = isinstance(X, range) or (hasattr(X, "shape") and np.ndim(X) == 1)
-    else:
-        loose = False
-    X = X if loose and len(X) else _check_X(estimator, X, reset=reset)
+    # A loss knows what a row is, which may be a number.
+    loose = (told or callable(estimator.loss)) and _has_numbers_as_rows(X)
+    X = X if loose else _check_X(estimator, X, reset=reset)
     if sampler.draws_from("rows"):
         rounds, weight = _plan_rows(
             estimator, sampler, X, given, generator, told, before is not None
@@ -309,6 +306,14 @@ def _refuse(given, reason):
     for name, value in given.items():
         if value is not None:
             raise ValueError(f"{reason}, but {name} was given; use {name}=None.")
+
+
+def _has_numbers_as_rows(X):
+    """Return whether X is a range, a 1-D array or a list of numbers."""
+    if isinstance(X, (list, tuple)):
+        return len(X) > 0 and isinstance(X[0], Number)
+    one = isinstance(X, range) or (hasattr(X, "shape") and np.ndim(X) == 1)
+    return one and len(X) > 0
 
 
 def _check_X(estimator, X, *, reset):

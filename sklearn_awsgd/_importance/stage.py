@@ -22,6 +22,10 @@ WEIGHTS_AROUND = (2, 2, 1)
 # One more large value may be this many times as large as any seen in its label, but not
 # larger than the largest of all.
 BEYOND_SEEN = 3.0
+# Of a heavy tail it may be larger than any, by the tail's own measure and at most by
+# this factor; the tail is so many of the largest values, at most.
+MOST_BEYOND = 4.0
+ROWS_IN_TAIL = 20
 # About as many rows as a slope is fitted to, at most.
 ROWS_FOR_SLOPE = 10_000
 # Squared standard errors that a slope has to exceed.
@@ -307,6 +311,7 @@ class Stage:
             share = np.minimum(BEYOND_SEEN * in_groups / (size[chosen] or 1.0), 1.0)
             towards = sign if far[chosen] > 0 else -sign
             factor = towards if self._mirrored else 1
+            factor *= beyond_seen(size if self._mirrored else sign * far)
             events[k] = factor * np.max(weight * share) * deviations[chosen]
         return np.concatenate([events, weight.max() * self._extremes])
 
@@ -328,6 +333,29 @@ class Stage:
             np.zeros((0, self.mean.shape[1])),
             powers * self.along_sizes[half],
         )
+
+
+def beyond_seen(values):
+    """Return how much larger than the largest value one more of them may be.
+
+    Values that are exceeded by a share p of all go with ``p ** -h`` in a tail, h being
+    the mean logarithm of the values there over the least of them (Hill). The level that
+    is exceeded e times more seldom than the largest value is then ``exp(h)`` times as
+    high. Values that are all alike are never exceeded.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_drawn,)
+        Deviations, of which the positive ones matter.
+    """
+    scale = np.sqrt(values @ values / max(len(values), 1))
+    tail = values[values > scale]
+    if len(tail) < 2:
+        return 1.0
+    if len(tail) > ROWS_IN_TAIL:
+        tail = np.partition(tail, -ROWS_IN_TAIL)[-ROWS_IN_TAIL:]
+    index = np.log(tail / tail.min()).sum() / (len(tail) - 1)
+    return float(min(np.exp(index), MOST_BEYOND))
 
 
 def shrunken_slope(x, y):

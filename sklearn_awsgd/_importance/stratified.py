@@ -100,17 +100,21 @@ class StratifiedRounds(Rounds):
         """
         self.n_strata = n_strata = strata.n_strata
         self._n_groups, score = strata.n_labels, strata.score
-        unknown = np.flatnonzero(~self.pool.known)
+        known = self.pool.known
+        # A view of all rows, if none is known: pools may have many millions.
+        unknown = np.flatnonzero(~known) if known.any() else slice(None)
         cells = self.half * np.int32(n_strata) + strata.index
         # In a new order: the rows that an earlier stage left lie in no random one.
-        self._order = self._shuffled(unknown, cells) if order is None else order
+        if order is None:
+            order = self._shuffled(np.flatnonzero(~known), cells)
+        self._order = order
         self._sizes = np.bincount(cells[unknown], minlength=2 * n_strata)
         self._begin = np.cumsum(self._sizes) - self._sizes
         # Rows asked for in each cell, and those of them whose values are known.
         self._taken = np.zeros(2 * n_strata, dtype=np.intp)
         self._told = np.zeros(2 * n_strata, dtype=np.intp)
         self._drawn = Columns()
-        self._known_before = np.flatnonzero(self.pool.known & (self.pool.mass > 0))
+        self._known_before = np.flatnonzero(known & (self.pool.mass > 0))
         self._known_sum = self.known_sum(self._known_before, self.pool.values)
         self._score = self._scores = None
         if score is not None:
@@ -118,7 +122,7 @@ class StratifiedRounds(Rounds):
             x = self._score[unknown]
             self._scores = Scores(
                 sums=np.bincount(self.half[unknown], x, 2),
-                prior=self._expected_squares(cells[unknown], np.abs(x)),
+                prior=self._expected_squares(cells[unknown], x),
             )
             self._first_spread = np.sqrt(self._scores.prior)
         else:
@@ -128,17 +132,18 @@ class StratifiedRounds(Rounds):
         self._known_shares = {}
         self._stage = None
 
-    def _expected_squares(self, cells, size):
-        """Return the squares to expect in cells of rows with scores of some size.
+    def _expected_squares(self, cells, score):
+        """Return the squares to expect in cells of rows with some scores.
 
         If values are as large as the score, squares go with its square; if values are
         events and the score is their probability, they go with the score itself; and if
         the score is no use, they are the same everywhere. Each is given a third.
         """
-        total = sum(
-            np.bincount(cells, shape, len(self._sizes)) / (shape.mean() or 1.0)
-            for shape in (size**2, size, np.ones_like(size))
-        )
+        n_cells, n = len(self._sizes), max(len(cells), 1)
+        total = self._sizes / 1.0
+        for shape in (np.abs, np.square):
+            sums = np.bincount(cells, shape(score), n_cells)
+            total += sums * (n / (sums.sum() or 1.0))
         return total / np.maximum(3 * self._sizes, 1)
 
     def _shares(self, half):
@@ -415,15 +420,8 @@ class StratifiedRounds(Rounds):
         """Return the variance of a plain average of as many rows, over ours."""
         estimate = self.estimate()
         direction = self.target.direction(estimate.mean)
-        before, cells = self._known_before, self._drawn.get("cells", np.intp)
-        mass = self._drawn.get("mass")
-        stands_for = (self._sizes / np.maximum(self._told, 1))[cells]
-        weight = stands_for * mass
-        parts = self._drawn.get("parts")
-        along = parts @ direction / mass if len(mass) else np.zeros(0)
-        if len(before):
-            weight = np.concatenate([self.pool.mass[before], weight])
-            along = np.concatenate([self.pool.values[before] @ direction, along])
+        rows, weight = self.expansion()
+        along = self.pool.values[rows] @ direction
         mean = weight @ along / weight.sum()
         uniform = weight @ (along - mean) ** 2 / weight.sum()
         uniform *= 1 / self.n_evaluations - 1 / self.pool.n_points
@@ -431,6 +429,17 @@ class StratifiedRounds(Rounds):
         if ours == 0:
             return np.inf if uniform > 0 else 1.0
         return uniform / ours
+
+    def expansion(self):
+        """Return the rows known by now, and the mass that each of them stands for.
+
+        Those known before the strata were made stand for themselves.
+        """
+        before, cells = self._known_before, self._drawn.get("cells", np.intp)
+        stands_for = (self._sizes / np.maximum(self._told, 1))[cells]
+        weight = stands_for * self._drawn.get("mass")
+        rows = np.concatenate([before, self._drawn.get("rows", np.intp)])
+        return rows, np.concatenate([self.pool.mass[before], weight])
 
     def sample(self, n_samples):
         """Draw positions with replacement, as strata are drawn now, with weights."""

@@ -128,6 +128,45 @@ class Smooth:
         return low + shift, high + shift
 
 
+class Function(Smooth):
+    """The target is a function of some integrals that a user gives.
+
+    Parameters
+    ----------
+    function : callable
+        Takes the vector of integrals, returns a number.
+    n_values : int
+        Number of integrals.
+    """
+
+    bounds = (-np.inf, np.inf)
+
+    def __init__(self, function, n_values):
+        self._function = function
+        self.n_values = n_values
+
+    def value(self, mean):
+        """Return the target at a vector of integrals."""
+        value = np.asarray(self._function(np.asarray(mean, dtype=float)), dtype=float)
+        if value.shape != () or not np.isfinite(value):
+            raise ValueError(
+                f"function returned {value} for the means {mean}; it must be one "
+                "finite number."
+            )
+        return float(value)
+
+    def direction(self, mean):
+        """Return the gradient of the target, by central differences."""
+        mean = np.asarray(mean, dtype=float)
+        steps = np.diag(1e-5 * np.where(mean == 0, 1.0, np.abs(mean)))
+        return np.array(
+            [
+                (self.value(mean + step) - self.value(mean - step)) / (2 * step.sum())
+                for step in steps
+            ]
+        )
+
+
 class Root(Smooth):
     """The target is minus the root of an integral, as of squared errors."""
 

@@ -1,0 +1,195 @@
+"""Several values, functions of means, clusters, heavy tails, rows of all kinds."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn import metrics
+from sklearn.datasets import make_classification
+from sklearn.linear_model import LogisticRegression
+
+from sklearn_awsgd import MinVarianceImportanceEstimator
+from sklearn_awsgd._importance.stage import MOST_BEYOND, beyond_seen
+from sklearn_awsgd._importance.targets import Function
+
+
+def estimate(values, seed, budget=400, y=None, **parameters):
+    """Return a fitted estimator of the mean of known values."""
+
+    def loss(rows, y=None):
+        return values[rows]
+
+    return MinVarianceImportanceEstimator(
+        loss=loss,
+        max_evaluations=budget,
+        rtol=None,
+        random_state=seed,
+        **parameters,
+    ).fit(np.arange(len(values)), y)
+
+
+@pytest.fixture(scope="module")
+def columns():
+    random = np.random.default_rng(0)
+    x = random.exponential(size=4000)
+    return np.column_stack([x, x**2, random.normal(size=4000) + x])
+
+
+def test_several_values_have_a_covariance(columns):
+    """That of the estimates over many runs is the one that is told."""
+    estimates, covariances, covered = [], [], []
+    for seed in range(150):
+        fitted = estimate(columns[:, 0], seed)
+        result = fitted.estimate(columns[fitted.evaluated_["row"]])
+        estimates.append(result.estimate)
+        covariances.append(result.covariance)
+        low, high = result.confidence_interval
+        covered.append((low <= columns.mean(axis=0)) & (columns.mean(axis=0) <= high))
+        assert_allclose(np.diag(result.covariance), result.std_error**2, rtol=1e-9)
+    errors = np.array(estimates) - columns.mean(axis=0)
+    scale = np.sqrt(np.diag(np.mean(covariances, axis=0)))
+    seen = errors.T @ errors / len(errors)
+    assert_allclose(
+        seen / np.outer(scale, scale),
+        np.mean(covariances, axis=0) / np.outer(scale, scale),
+        atol=0.35,
+    )
+    assert (np.mean(covered, axis=0) > 0.88).all()
+
+
+def test_all_rows_give_several_values_exactly(columns):
+    fitted = estimate(columns[:, 0], 0, budget=len(columns))
+    result = fitted.estimate(lambda rows: columns[rows])
+    assert_allclose(result.estimate, columns.mean(axis=0))
+    assert not result.covariance.any()
+    assert_allclose(result.confidence_interval[0], columns.mean(axis=0))
+
+
+def test_functions_of_means_are_covered(columns):
+    truth = columns[:, 0].std()
+    covered = 0
+    for seed in range(60):
+        fitted = estimate(columns[:, 0], seed)
+        result = fitted.estimate(
+            lambda rows: columns[rows, :2], lambda m: np.sqrt(m[1] - m[0] ** 2)
+        )
+        low, high = result.confidence_interval
+        covered += low <= truth <= high
+    assert covered >= 51
+
+
+def test_a_point_of_a_precision_recall_curve():
+    X, y = make_classification(3000, weights=[0.8], random_state=0)
+    model = LogisticRegression().fit(X[:200], y[:200])
+    scores = model.decision_function(X)
+    fitted = estimate(1.0 * (scores > 1), 0, budget=len(y))
+    hits = scores > 1
+    result = fitted.estimate(
+        lambda rows: np.column_stack([hits & (y == 1), hits])[rows],
+        lambda m: m[0] / m[1],
+    )
+    assert result.estimate == pytest.approx(metrics.precision_score(y, hits))
+
+
+def test_gradient_of_a_function_is_that_of_the_formula():
+    target = Function(lambda m: m[0] * np.exp(m[1]), 2)
+    assert_allclose(
+        target.direction([2.0, 0.5]), [np.exp(0.5), 2 * np.exp(0.5)], rtol=1e-8
+    )
+    assert_allclose(target.direction([2.0, 0.0]), [1, 2], rtol=1e-8)
+    with pytest.raises(ValueError, match="one finite number"):
+        Function(lambda m: m, 2).value([1.0, 2.0])
+
+
+def test_what_cannot_be_estimated(columns):
+    fitted = estimate(columns[:, 0], 0)
+    with pytest.raises(ValueError, match="one for each row of evaluated_"):
+        fitted.estimate(columns)
+    with pytest.raises(ValueError, match="one group"):
+        fitted.estimate(fitted.evaluated_["value"], groups=[1, 2])
+    with pytest.raises(ValueError, match="of one group"):
+        fitted.estimate(fitted.evaluated_["value"], groups=np.zeros(len(columns)))
+
+
+def test_clusters_are_of_the_population_they_come_from():
+    """Intervals of clusters hold its mean, those of rows do not."""
+    covered = np.zeros(2)
+    for seed in range(80):
+        random = np.random.default_rng(seed)
+        groups = np.repeat(np.arange(60), 40)
+        values = random.normal(size=60)[groups] + random.normal(size=len(groups))
+        y = random.integers(0, 2, size=len(groups))
+        fitted = estimate(values, seed, budget=600, y=y)
+        by_cluster = fitted.estimate(fitted.evaluated_["value"], groups=groups)
+        ends = by_cluster.confidence_interval, fitted.confidence_interval_
+        covered += [low <= 0 <= high for low, high in ends]
+    assert covered[0] >= 70
+    assert covered[1] < 60
+
+
+def test_beyond_the_largest_value():
+    random = np.random.default_rng(0)
+    # As of 5 errors in 100 rows: they are all alike.
+    assert beyond_seen(np.repeat([0.95, -0.05], [5, 95])) == 1
+    assert beyond_seen(np.zeros(10)) == 1
+    light, heavy = (
+        np.mean([beyond_seen(draw(1000)) for _ in range(50)])
+        for draw in (random.standard_normal, lambda n: random.pareto(1.5, size=n))
+    )
+    assert 1 < light < 1.3
+    assert 1.6 < heavy < MOST_BEYOND
+
+
+def test_hill_index_of_a_pareto_tail():
+    """Quantiles of a Pareto law of index 2: the factor is exp(1/2)."""
+    levels = (np.arange(100_000) + 0.5) / 100_000
+    assert beyond_seen(levels**-0.5) == pytest.approx(np.exp(0.5), rel=0.05)
+
+
+@pytest.mark.parametrize("case", ["lognormal", "large at small scores", "noise"])
+def test_values_that_mislead_are_covered(case):
+    random = np.random.default_rng(1)
+    n = 10_000
+    score = random.exponential(size=n)
+    values = score.copy()
+    if case == "lognormal":
+        values = np.exp(2 * random.normal(size=n))
+    elif case == "noise":
+        values = random.exponential(size=n) ** 2
+    else:
+        small = np.flatnonzero(score < np.median(score))
+        values[random.choice(small, n // 100, replace=False)] = 20.0
+    for surrogate in (None, score):
+        covered = 0
+        for seed in range(60):
+            fitted = estimate(values, seed, 500, surrogate=surrogate)
+            low, high = fitted.confidence_interval_
+            covered += low <= values.mean() <= high
+        assert covered >= 51
+
+
+@pytest.mark.parametrize("kind", [list, tuple, range, np.array, "series"])
+def test_rows_may_be_numbers(kind):
+    values = np.random.default_rng(0).random(200)
+    if kind == "series":
+        X = pytest.importorskip("pandas").Series(range(200))
+    else:
+        X = range(200) if kind is range else kind(range(200))
+    result = MinVarianceImportanceEstimator(
+        loss=lambda rows: values[np.asarray(rows)], max_evaluations=200
+    ).fit(X)
+    assert result.estimate_ == pytest.approx(values.mean())
+
+
+def test_frames_in_and_out():
+    pandas = pytest.importorskip("pandas")
+    X, y = make_classification(500, random_state=0)
+    X = pandas.DataFrame(X, columns=[f"x{k}" for k in range(X.shape[1])])
+    model = LogisticRegression().fit(X, y)
+    result = MinVarianceImportanceEstimator(
+        model, "neg_log_loss", max_evaluations=200, rtol=None, random_state=0
+    ).fit(X, pandas.Series(y, index=X.index[::-1]))
+    history = pandas.DataFrame(result.history_)
+    assert history["estimate"].iloc[-1] == result.estimate_
+    evaluated = pandas.DataFrame(result.evaluated_).set_index("row")
+    assert len(evaluated) == 200
+    assert (evaluated["value"] <= 0).all()
