@@ -15,7 +15,9 @@ Parts, to be chosen with ``--only``:
     that follow each other need one seek. Seconds until the objective is within 5 % of
     the optimum, of the first of 1, 2, 3, 4, 6, 8, ... passes of draws that end there.
 ``large``
-    A folder of chunks, larger than the memory a fit may use: ``--gigabytes``.
+    A folder of chunks, larger than the memory a fit may use: ``--gigabytes``. Rows come
+    from the disk each time (what was read is dropped from the operating system's cache,
+    as if memory were small), or from that cache.
 ``overhead``
     Of ``time_aware=True`` with nothing to learn, for each draw; and of a source that
     wraps an array, for each exact pass.
@@ -26,6 +28,7 @@ Parts, to be chosen with ``--only``:
 import _common  # noqa: I001 (sets the number of threads)
 
 import argparse
+import os
 import socket
 import subprocess
 import sys
@@ -289,6 +292,20 @@ def make_chunks(folder, gigabytes, d=100, seed=0):
     return np.concatenate(y).astype(np.int8)
 
 
+class ColdFolder(ChunkFolder):
+    """Chunks that come from the disk each time: more rows than memory would hold."""
+
+    def take(self, indices):
+        rows = super().take(indices)
+        for k in np.unique(self.places(np.asarray(indices))):
+            self.forget(k)
+        return rows
+
+    def forget(self, k):
+        with open(self.files[k], "rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 def peak():
     """Return the largest memory of this process so far, in bytes."""
     # getrusage would tell the peak of the parent before it became this process.
@@ -296,20 +313,27 @@ def peak():
     return 1024 * int(status.split("VmHWM:")[1].split()[0])
 
 
-def fit_folder(folder):
+def fit_folder(folder, kind):
     """Fit from a folder, in a process of its own; print what was measured."""
-    source, y = ChunkFolder(folder), np.load(Path(folder) / "targets")
+    source, y = kind(folder), np.load(Path(folder) / "targets")
+    if kind is ColdFolder:
+        for k in range(len(source.files)):
+            source.forget(k)
     before, start = peak(), time.perf_counter()
-    n_block = 8192
+    cpu_start, n_block = time.process_time(), 2**20 // source.shape[1]
     for first in range(0, source.shape[0], n_block):
         source.take(np.arange(first, min(first + n_block, source.shape[0]))).max()
-    reading = time.perf_counter() - start
-    start = time.perf_counter()
+    reading, cpu_reading = (
+        time.perf_counter() - start,
+        time.process_time() - cpu_start,
+    )
+    start, cpu_start = time.perf_counter(), time.process_time()
     clf = AWSGDClassifier(tol=1e-3, random_state=0).fit(source, y)
     seconds = time.perf_counter() - start
+    cpu = time.process_time() - cpu_start
     with open(Path(folder) / "coef", "wb") as file:
         np.save(file, np.append(clf.coef_, clf.intercept_))
-    print(reading, seconds, peak() - before, clf.n_iter_)
+    print(reading, seconds, cpu_reading, cpu, peak() - before, clf.n_iter_)
 
 
 def run_large(args):
@@ -317,21 +341,28 @@ def run_large(args):
         y = make_chunks(folder, args.gigabytes)
         with open(Path(folder) / "targets", "wb") as file:
             np.save(file, y)
-        told = subprocess.run(
-            [sys.executable, __file__, "--fit-folder", folder],
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout.split()
-        reading, seconds, memory, n_iter = map(float, told)
-        row = {
-            "gigabytes": args.gigabytes,
-            "seconds_to_read": reading,
-            "seconds_to_fit": seconds,
-            "reads": seconds / reading,
-            "passes": n_iter,
-            "peak_bytes": memory,
-        }
+        rows = []
+        for name in ("disk", "cache"):
+            told = subprocess.run(
+                [sys.executable, __file__, "--fit-folder", folder, "--from", name],
+                check=True,
+                capture_output=True,
+                text=True,
+            ).stdout.split()
+            reading, seconds, cpu_reading, cpu, memory, n_iter = map(float, told)
+            rows.append(
+                {
+                    "gigabytes": args.gigabytes,
+                    "from": name,
+                    "seconds_to_read": reading,
+                    "seconds_to_fit": seconds,
+                    "reads": seconds / reading,
+                    "cpu_seconds_to_read": cpu_reading,
+                    "cpu_seconds_to_fit": cpu,
+                    "passes": n_iter,
+                    "peak_megabytes": memory / 1e6,
+                }
+            )
         if args.gigabytes <= 1:
             source, v = ChunkFolder(folder), np.load(Path(folder) / "coef")
             X = source.take(np.arange(source.shape[0]))
@@ -344,9 +375,10 @@ def run_large(args):
 
             a = objective(v[:-1], v[-1])
             b = objective(clf.coef_[0].astype(np.float64), clf.intercept_[0])
-            row["objective_over_in_memory"] = a / b - 1
-    _common.show("A folder of chunks", [row])
-    return {"large": [row]}
+            for row in rows:
+                row["objective_over_in_memory"] = a / b - 1
+    _common.show("A folder of chunks", rows)
+    return {"large": rows}
 
 
 # What it costs when there is nothing to learn.
@@ -429,9 +461,11 @@ def main():
     parser.add_argument("--figure", help="file for the figure of paper")
     parser.add_argument("--no-save", action="store_true")
     parser.add_argument("--fit-folder", help=argparse.SUPPRESS)
+    parser.add_argument("--from", dest="source", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.fit_folder:
-        return fit_folder(args.fit_folder)
+        kind = {"disk": ColdFolder, "cache": ChunkFolder}[args.source]
+        return fit_folder(args.fit_folder, kind)
     warnings.simplefilter("ignore", ConvergenceWarning)
     results = {}
     for name in args.only:

@@ -33,6 +33,11 @@ __all__ = ["ChunkFolder", "IndexedRows", "RowCache"]
 
 # What the bookkeeping of a row in a cache takes, beside its numbers.
 BYTES_OF_ENTRY = 250
+# A row at random from a file takes as long as about so many rows in order: a hundred
+# from the cache of the operating system, a thousand and more from a disk.
+ROWS_FOR_ONE = 500
+# What is read at a time to choose rows from.
+BYTES_READ = 2**20
 
 
 class IndexedRows:
@@ -155,14 +160,42 @@ class ChunkFolder:
         )
         for k in np.unique(chunks):
             inside = np.flatnonzero(chunks == k)
+            wanted = indices[inside] - self.starts[k]
+            if len(inside) == len(indices) and (np.diff(wanted) == 1).all():
+                self._read(k, int(wanted[0]), rows)
+            else:
+                unique, where = np.unique(wanted, return_inverse=True)
+                rows[inside] = self._gather(k, unique)[where]
+        return rows
+
+    def _gather(self, k, wanted):
+        """Return rows of a chunk by sorted numbers."""
+        if len(wanted) * ROWS_FOR_ONE < self.starts[k + 1] - self.starts[k]:
             # Mapped for this call alone: pages of past ones are not kept.
             shape = int(self.starts[k + 1] - self.starts[k]), self.shape[1]
             chunk = np.memmap(self.files[k], self.dtype, "r", self._offsets[k], shape)
-            wanted = indices[inside] - self.starts[k]
-            if (np.diff(wanted) == 1).all():
-                wanted = slice(int(wanted[0]), int(wanted[-1]) + 1)
-            rows[inside] = chunk[wanted]
+            return chunk[wanted]
+        rows = np.empty((len(wanted), self.shape[1]), self.dtype)
+        step = max(BYTES_READ // (self.shape[1] * self.dtype.itemsize), 1)
+        for start in range(int(wanted[0]), int(wanted[-1]) + 1, step):
+            inside = slice(*np.searchsorted(wanted, [start, start + step]))
+            if inside.start < inside.stop:
+                size = int(wanted[inside.stop - 1]) - start + 1
+                read = np.empty((size, self.shape[1]), self.dtype)
+                self._read(k, start, read)
+                rows[inside] = read[wanted[inside] - start]
         return rows
+
+    def _read(self, k, first, rows):
+        """Fill an array with neighbouring rows of a chunk."""
+        with open(self.files[k], "rb", buffering=0) as file:
+            file.seek(self._offsets[k] + first * self.shape[1] * self.dtype.itemsize)
+            view = memoryview(rows).cast("B")
+            while len(view):
+                n_read = file.readinto(view)
+                if not n_read:
+                    raise OSError(f"{self.files[k]} has become shorter.")
+                view = view[n_read:]
 
 
 class RowCache:

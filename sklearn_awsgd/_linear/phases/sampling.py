@@ -86,11 +86,10 @@ class Draws:
 
 def sample_first(task, draws, budget, log):
     """Start with the draws of at most one pass."""
-    n_draws = max(
-        FEWEST_DRAWS,
-        DRAWS_PER_PARAMETER * (task.n_features + 1),
-        int(SHARE_DRAWN_FIRST * draws.n_rows),
-    )
+    n_draws = max(FEWEST_DRAWS, DRAWS_PER_PARAMETER * (task.n_features + 1))
+    if not task.data.is_source:
+        # From a disk a row at random takes as long as a thousand in order.
+        n_draws = max(n_draws, int(SHARE_DRAWN_FIRST * draws.n_rows))
     problem, opened = draws.begin(task)
     one_pass = replace(budget, max_passes=1)
     outcome = draws.run(problem, opened, min(draws.n_rows, n_draws), one_pass, log)
