@@ -71,6 +71,7 @@ bench: .venv/package
 	$(BIN)/python benchmarks/bench_time_to_optimum.py
 	$(BIN)/python benchmarks/bench_sampling.py
 	$(BIN)/python benchmarks/bench_factorization.py
+	$(BIN)/python benchmarks/bench_ratings.py
 	$(BIN)/python benchmarks/bench_importance.py
 	$(BIN)/python benchmarks/bench_streams.py
 	$(BIN)/python benchmarks/bench_policy.py

@@ -29,6 +29,7 @@ KERNELS = [
     "_entry_samplers",
     "_two_way_sampler",
     "_factorization",
+    "_observed",
     "_episodes",
     "_policy",
     "_trajectory_sampler",

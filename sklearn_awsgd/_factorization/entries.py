@@ -113,15 +113,18 @@ class EntryData:
             return self.observed.sum(axis=0)
         return np.bincount(self.X.indices, minlength=n_columns)
 
+    def places(self):
+        """Return where the stored entries are, as `indptr` and `indices` of CSR."""
+        if sparse.issparse(self.X):
+            return self.X.indptr, self.X.indices
+        start = np.concatenate([[0], np.cumsum(self.observed.sum(axis=1))])
+        return start, np.ascontiguousarray(np.nonzero(self.observed)[1])
+
     def space(self):
         """Return where the entries are, as samplers see them."""
         if self.kind == "dense":
             return EntrySpace(self.X.shape, costs=self.costs)
-        if sparse.issparse(self.X):
-            start, columns = self.X.indptr, self.X.indices
-        else:
-            start = np.concatenate([[0], np.cumsum(self.observed.sum(axis=1))])
-            columns = np.nonzero(self.observed)[1]
+        start, columns = self.places()
         return EntrySpace(self.X.shape, self.kind, start, columns, costs=self.costs)
 
     def draws(self, generator, pass_length, batch_size):

@@ -15,8 +15,13 @@ from sklearn.utils import check_random_state
 from sklearn_awsgd._callbacks import NoTask, told_fit, with_callbacks
 from sklearn_awsgd._factorization.entries import check_entry_costs
 from sklearn_awsgd._factorization.fetching import SourceEntries, SourceProblem
-from sklearn_awsgd._factorization.finish import SAMPLING_PASSES, solve_alternately
+from sklearn_awsgd._factorization.finish import (
+    SAMPLING_PASSES,
+    AlternatingSolver,
+    solve_alternately,
+)
 from sklearn_awsgd._factorization.model import FactorizationModel
+from sklearn_awsgd._factorization.observed import ObservedSolver, solving_pays
 from sklearn_awsgd._factorization.row_solver import LOSSES, make_loss
 from sklearn_awsgd._factorization.training import padded, run_passes
 from sklearn_awsgd._kernels._factorization import FactorizationProblem
@@ -93,10 +98,10 @@ class AWSGDMatrixFactorization(FactorizationModel):
         The rate at draw t.
 
         - "auto": relative to the scale of the data, and falling as 1/t after ten draws
-          for each parameter of the model. With the squared error, proximal steps, no
-          missing entry, no `entry_weight` and a `tol`, ``fit`` makes two passes and
-          then solves for all rows and all columns in turn, exactly, which there costs
-          less than a pass.
+          for each parameter of the model. With the squared error, proximal steps and a
+          `tol`, ``fit`` makes two passes and then solves for all rows and all columns
+          in turn, exactly, where that costs less: without missing entries and
+          `entry_weight`, or with missing ones and up to about a hundred factors.
         - "constant": `eta0`; for streams that change.
         - "inverse": ``eta0 / (N / 2 + t)``, N the number of entries, as in the paper.
     eta0 : float > 0, default=None
@@ -455,14 +460,12 @@ class AWSGDMatrixFactorization(FactorizationModel):
         outcome = self._run(problem, data, first, log, streaming)
         if finishing and not outcome.converged:
             n_solved, outcome.converged = solve_alternately(
-                data.row_blocks(effective_n_jobs(self.n_jobs)),
+                partial(self._make_solver, data),
                 rows,
                 self._columns,
-                (self.global_bias_, self._gain, self._ridge),
                 budget.after(outcome.n_iter),
                 log,
                 self._pass_length,
-                at_once=isinstance(data, SourceEntries),
             )
             self.n_iter_ += n_solved
         if data.kind == "missing" and not streaming:
@@ -535,14 +538,31 @@ class AWSGDMatrixFactorization(FactorizationModel):
         return min(data.n_entries, max(2 * data.n_stored, n_parameters))
 
     def _can_finish(self, data):
-        """Return whether exact solutions of all rows cost less than a pass."""
-        return (
-            self.learning_rate == "auto"
-            and self.step == "proximal"
-            and self.loss == "squared_error"
-            and self.tol is not None
-            and data.kind != "missing"
-            and data.weights is None
+        """Return whether exact solutions of rows and columns cost less than passes."""
+        if (
+            self.learning_rate != "auto"
+            or self.step != "proximal"
+            or self.loss != "squared_error"
+            or self.tol is None
+        ):
+            return False
+        if data.kind != "missing":
+            return data.weights is None
+        in_memory = not isinstance(data, SourceEntries)
+        return in_memory and solving_pays(data, self._n_factors + self.fit_bias)
+
+    def _make_solver(self, data, row_factors, column_factors):
+        """Return what solves for all rows and all columns in turn."""
+        scales = self.global_bias_, self._gain, self._ridge
+        n_threads = effective_n_jobs(self.n_jobs)
+        if data.kind == "missing":
+            return ObservedSolver(data, row_factors, column_factors, *scales, n_threads)
+        return AlternatingSolver(
+            data.row_blocks(n_threads),
+            row_factors,
+            column_factors,
+            *scales,
+            at_once=isinstance(data, SourceEntries),
         )
 
     def _overflow_message(self):

@@ -122,20 +122,17 @@ def _add(parts):
     return total
 
 
-def solve_alternately(
-    blocks, rows, columns, scales, budget, log, pass_length, at_once=False
-):
+def solve_alternately(make_solver, rows, columns, budget, log, pass_length):
     """Solve for rows and columns in turn, until a round has no longer much effect.
 
     Parameters
     ----------
-    blocks : Blocks
-        The rows of the matrix.
+    make_solver : callable
+        Returns the solver, :class:`AlternatingSolver` or one like it, of the factors of
+        rows and columns, with the bias last.
     rows, columns : dict of ndarray
         State of a :class:`FactorizationProblem`, changed in place. Columns of zeros
         behind the factors stay as they are.
-    scales : tuple of three float
-        Global bias, gain of the biases and ridge.
     budget : Budget
         The largest number of solutions, of either side (rows come last), and the least
         fraction by which a round lowers the objective.
@@ -143,8 +140,6 @@ def solve_alternately(
         Added to.
     pass_length : int
         Draws that a solution counts as.
-    at_once : bool, default=False
-        Whether each pass over the blocks serves both sides.
 
     Returns
     -------
@@ -156,12 +151,9 @@ def solve_alternately(
     if budget.is_spent(0):
         return 0, False
     n_draws = log.records[-1].draws
-    solver = AlternatingSolver(
-        blocks,
+    solver = make_solver(
         np.column_stack([rows["rows"], rows["row_bias"]]),
         np.column_stack([columns["columns"], columns["column_bias"]]),
-        *scales,
-        at_once,
     )
     solver.solve_rows()
     n_iter, converged, last = 1, False, solver.objective()

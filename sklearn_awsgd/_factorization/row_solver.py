@@ -11,6 +11,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import expit, xlogy
 
+from sklearn_awsgd._factorization.observed import JITTER, StoredEntries
 from sklearn_awsgd._kernels import _losses
 from sklearn_awsgd._kernels._losses import LARGEST_Z
 from sklearn_awsgd._linear.blocks import Blocks
@@ -30,8 +31,6 @@ MAX_HALVINGS = 30
 # Relative decrease that is left in a row when it counts as solved: that of Newton's
 # next step is the square of it.
 NEWTON_TOL = 1e-10
-# Keeps systems solvable where alpha is 0 and a row has few entries.
-JITTER = 1e-11
 
 
 def make_loss(name, epsilon):
@@ -107,6 +106,9 @@ def solve_rows(data, factors, offset, loss, epsilon, alpha, n_threads=1):
                 lambda X, part: system.solve(X @ factors)
             )
             return np.concatenate(list(found))
+        if data.kind == "missing":
+            entries = StoredEntries.of(data)
+            return entries.solve(factors, offset, alpha, n_threads)[0]
         solve = _make_squared(data, factors, offset, alpha)
     else:
         solve = _make_newton(data, factors, offset, loss, epsilon, alpha)

@@ -39,7 +39,9 @@ class Progress:
         """Tell callbacks that a pass begins."""
         self._pass = self.task.begin("pass")
 
-    def end_pass(self, objective, duality_gap=np.nan, parameters=None, remark=""):
+    def end_pass(
+        self, objective, duality_gap=np.nan, parameters=None, remark="", n_passes=1
+    ):
         """Tell of a pass that is over; one that was not begun begins here.
 
         Parameters
@@ -50,8 +52,10 @@ class Progress:
             Returns where the pass has led, if not to those that the run works on.
         remark : str, default=""
             To be printed behind.
+        n_passes : int, default=1
+            Number of passes that are told of as one.
         """
-        self.n_passes += 1
+        self.n_passes += n_passes
         if self.verbose:
             self.say(
                 f"pass {self.n_passes}",

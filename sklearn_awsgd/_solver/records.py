@@ -182,7 +182,9 @@ class Log:
         )
         self.records.append(record)
         if self.progress is not None:
-            self.progress.end_pass(record.objective, record.duality_gap, parameters)
+            self.progress.end_pass(
+                record.objective, record.duality_gap, parameters, n_passes=n_passes
+            )
 
     def add_chunk(self, n_rows, losses, seconds, cost=np.nan, verbose=0):
         """Record a chunk of a stream: the loss of each problem before it was learned.
