@@ -31,7 +31,7 @@ def save(name, results):
     """Write results, a dict of lists of rows, to ``results/<name>.json``."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
-    content = {"environment": environment(), **results}
+    content = {**results, "environment": environment()}
     path.write_text(json.dumps(content, indent=1) + "\n")
 
 

@@ -7,15 +7,18 @@ Vowpal Wabbit at its defaults and with ``--coin``, and river's logistic regressi
 where they are installed; and LogisticRegression refitted on all rows so far, before
 every chunk, with the penalty that ours has.
 
-The constants of the package were chosen while looking at these sets (those of
-SKLEARN_AWSGD_DATA), so that the figures are no test of them.
+The constants of the package were chosen while looking at the sets of
+SKLEARN_AWSGD_DATA, so that the figures of "losses" and "others" are no test of them.
+Those of "unseen" are: streams that are generated here, and data that scikit-learn has.
 
     python benchmarks/bench_streams.py --quick
     python benchmarks/bench_streams.py --only losses cost growth
+    python benchmarks/bench_streams.py --rows 10000 --one
     python benchmarks/bench_streams.py --only soak
 """
 
 import argparse
+import json
 import os
 import pickle
 import resource
@@ -23,9 +26,10 @@ import time
 import warnings
 
 import numpy as np
-from _common import save, show
+from _common import RESULTS, save, show
 from scipy import sparse
 from scipy.special import logsumexp
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier, SGDRegressor
 from sklearn.metrics import average_precision_score
@@ -57,13 +61,10 @@ def read_csr(z):
     return sparse.csr_matrix((*parts, z["indptr"].astype(np.int32)), tuple(z["shape"]))
 
 
-def read_sets(folder, quick):
-    """Yield name, X and labels (True and False) of each set; generated without data."""
+def read_sets(folder, one):
+    """Yield name, X and labels (True and False) of each set, one or three columns."""
     if folder is None:
-        print("No data: set SKLEARN_AWSGD_DATA. Generated rows instead.")
-        rng = np.random.default_rng(0)
-        X = rng.standard_normal((20_000, 20))
-        yield "generated", X, X[:, 0] + rng.logistic(size=len(X)) > 2
+        print("No data: set SKLEARN_AWSGD_DATA.")
         return
 
     def load(name):
@@ -76,15 +77,15 @@ def read_sets(folder, quick):
         yield name, read_csr(z), z["y"] > 0
     z = load("mnist")
     X = z["X_train"].reshape(len(z["y_train"]), -1) / 255.0
-    for digit in (3,) if quick else (0, 3, 8):
+    for digit in (3,) if one else (0, 3, 8):
         yield f"mnist {digit}", X, z["y_train"] == digit
     z = load("coco_effnetlite0")
     X, Y = z["X"].astype(float), z["Y"][:, z["voc20_columns"]]
-    for column in (2,) if quick else (2, 8, 14):
+    for column in (2,) if one else (2, 8, 14):
         yield f"coco {column}", X, Y[:, column] > 0
     z = load("newsgroups20_counts")
     X = TfidfTransformer(sublinear_tf=True).fit_transform(read_csr(z)).tocsr()
-    for label in (3,) if quick else (3, 10, 15):
+    for label in (3,) if one else (3, 10, 15):
         yield f"newsgroups {label}", X, z["y"] == label
 
 
@@ -288,15 +289,15 @@ def optional_peers(X, n_rows):
             continue
 
 
-def losses(folder, quick, sets=()):
+def losses(folder, n_rows, one=False, sets=()):
     """Compare losses on binary streams."""
-    rows, n_rows = [], 6000 if quick else 20_000
+    rows = []
     for package in ("vowpalwabbit", "river"):
         try:
             __import__(package)
         except ImportError:
             print(f"{package} is not installed: left out.")
-    for name, X, y in read_sets(folder, quick):
+    for name, X, y in read_sets(folder, one):
         if sets and name.split()[0] not in sets:
             continue
         kinds = ["shuffled", "balance", "sorted"]
@@ -306,12 +307,12 @@ def losses(folder, quick, sets=()):
             data, labels = X[order], y[order]
             sizes = [1000] if kind != "shuffled" else [1, 100, 1000]
             for size in sizes:
-                rows.append(compare(f"{name}, {kind}", data, labels, size, quick))
+                rows.append(compare(f"{name}, {kind}", data, labels, size))
                 show(f"{name}, {kind}, chunks of {size}", [rows[-1]])
     return rows
 
 
-def compare(name, X, y, size, quick):
+def compare(name, X, y, size):
     """Return the losses of all learners on one stream."""
     classes = np.array([False, True])
     if size == 1:
@@ -339,59 +340,129 @@ def compare(name, X, y, size, quick):
     row["tuned"], row["tuned AP"] = best
     for label, learner in optional_peers(X, len(y)) if size == 1000 else ():
         add(label, learner)
-    if not (quick and X.shape[1] > 1000):
-        add("refit", Refit(classes))
-        row["ours / refit"] = row["ours"] / row["refit"]
+    # A refit of wide data takes seconds.
+    add("refit", Refit(classes, 1000 if X.shape[1] <= 500 else 2000))
+    row["ours / refit"] = row["ours"] / row["refit"]
     row["ours / tuned"] = row["ours"] / row["tuned"]
     row["CPU / sgd"] = seconds / sgd_seconds
     return row
 
 
-def others(folder, quick):
+def compare_softmax(name, X, y, size, every):
+    """Return the losses of softmax regressions on one stream."""
+    classes = np.unique(y)
+    return compare_losses(
+        name,
+        {
+            "ours": Plain(AWSGDClassifier("multinomial", random_state=0), classes),
+            "sgd": Plain(SGDClassifier(loss="log_loss", random_state=0), classes),
+            "refit": Refit(classes, every),
+        },
+        (X, y, size, log_loss),
+    )
+
+
+def compare_regression(name, X, y, size):
+    """Return the squared errors of regressions on one stream."""
+    return compare_losses(
+        name,
+        {
+            "ours": Regression(AWSGDRegressor(random_state=0)),
+            "sgd": Regression(SGDRegressor(random_state=0)),
+            "refit": RidgeRefit(),
+        },
+        (X, y, size, squared_error),
+    )
+
+
+def compare_losses(name, learners, stream):
+    """Return the losses of some learners, and their CPU seconds."""
+    row = {"stream": name, "rows": len(stream[1]), "chunk": stream[2]}
+    for label, learner in learners.items():
+        found = run(learner, *stream)
+        row[label] = summary(*found[:2], stream[1], False)[0]
+        row[f"{label} s"] = found[2]
+    row["ours / refit"] = row["ours"] / row["refit"]
+    show(name, [row])
+    return row
+
+
+def others(folder, n_rows):
     """Softmax regression and regression."""
     if folder is None:
         return []
-    rng, n_rows, rows = np.random.default_rng(0), 6000 if quick else 20_000, []
+    rng, rows = np.random.default_rng(0), []
     z = np.load(os.path.join(folder, "mnist.npz"))
     order = rng.permutation(len(z["y_train"]))[:n_rows]
     X = z["X_train"].reshape(len(z["y_train"]), -1)[order] / 255.0
     y = z["y_train"][order].astype(int)
-    drift, digits = np.arange(len(y)) >= len(y) // 2, np.arange(10)
-    streams = {"mnist": y, "mnist, labels turn": np.where(drift, (y + 1) % 10, y)}
-    for name, target in streams.items():
-        row = {"stream": name}
-        learners = {
-            "ours": Plain(
-                AWSGDClassifier("multinomial", random_state=0), np.arange(10)
-            ),
-            "sgd": Plain(SGDClassifier(loss="log_loss", random_state=0), np.arange(10)),
-        }
-        if not quick:
-            learners["refit"] = Refit(digits, 2000)
-        for label, learner in learners.items():
-            found = run(learner, X, target, 1000, log_loss)
-            row[label] = summary(*found[:2], target, False)[0]
-            row[f"{label} s"] = found[2]
-        rows.append(row)
-        show("Softmax", [row])
+    drift = np.arange(len(y)) >= len(y) // 2
+    for name, target in {
+        "mnist": y,
+        "mnist, labels turn": np.where(drift, (y + 1) % 10, y),
+    }.items():
+        rows.append(compare_softmax(name, X, target, 1000, 2000))
     z = np.load(os.path.join(folder, "cover_2v4.npz"))
     order = rng.permutation(len(z["y"]))[:n_rows]
     X = StandardScaler().fit_transform(z["X"][order].astype(float))
     X, y = np.ascontiguousarray(X[:, 1:]), X[:, 0].copy()
-    drift = np.where(np.arange(len(y)) < len(y) // 2, 1, -1)
-    for name, target in {"cover": y, "cover, sign turns": drift * y}.items():
-        row = {"stream": name}
-        learners = {
-            "ours": Regression(AWSGDRegressor(random_state=0)),
-            "sgd": Regression(SGDRegressor(random_state=0)),
-            "refit": RidgeRefit(),
-        }
-        for label, learner in learners.items():
-            found = run(learner, X, target, 1000, squared_error)
-            row[label] = summary(*found[:2], target, False)[0]
-        rows.append(row)
-        show("Regression", [row])
+    sign = np.where(np.arange(len(y)) < len(y) // 2, 1, -1)
+    for name, target in {"cover": y, "cover, sign turns": sign * y}.items():
+        rows.append(compare_regression(name, X, target, 1000))
     return rows
+
+
+def unseen_sets(n, rng):
+    """Yield name, X, labels and size of the chunks of streams made here."""
+
+    def labels(scores):
+        return scores + rng.logistic(size=len(scores)) > 0
+
+    time = np.linspace(0, 1, n)
+    X = rng.standard_normal((n, 20))
+    yield "logistic", X, labels(X @ rng.standard_normal(20)), 500
+    X = rng.standard_t(4, (n, 30))
+    yield "rare class, heavy tails", X, labels(X[:, :5].sum(axis=1) - 6.5), 500
+    X = rng.standard_normal((n, 40)) @ rng.standard_normal((40, 40))
+    yield "correlated", X, labels(X @ rng.standard_normal(40) / 10), 500
+    X = rng.standard_normal((n, 10))
+    angle = 2 * np.pi * time
+    yield (
+        "rotating",
+        X,
+        labels(3 * (np.cos(angle) * X[:, 0] + np.sin(angle) * X[:, 1])),
+        500,
+    )
+    yield "flip", X, labels(np.where(time < 0.5, 2, -2) * X[:, :4].sum(axis=1)), 500
+    yield "balance turns", X, labels(2 * X[:, 0] - 4 + 6 * time), 500
+    X = sparse.random(n, 3000, 0.01, "csr", random_state=0)
+    X.data[:] = 1.0
+    yield "sparse, 3000 columns", X, labels(X @ rng.standard_normal(3000) - 1), 500
+    X = rng.standard_normal((n, 600)) @ rng.standard_normal((600, 600)) / 25
+    yield "dense, 600 columns", X, labels(X @ rng.standard_normal(600) / 10 - 2), 500
+    X, y = load_breast_cancer(return_X_y=True)
+    order = rng.permutation(len(y))
+    yield "breast cancer", StandardScaler().fit_transform(X)[order], y[order] > 0, 20
+
+
+def unseen(n_rows):
+    """Streams that no constant was chosen on."""
+    rng, rows = np.random.default_rng(1), []
+    for name, X, y, size in unseen_sets(n_rows, rng):
+        rows.append(compare(name, X, y, size))
+        show(f"Unseen: {name}", [rows[-1]])
+    X, y = load_digits(return_X_y=True)
+    order = rng.permutation(len(y))
+    others = [compare_softmax("digits", X[order] / 16, y[order], 100, 100)]
+    X, y = load_diabetes(return_X_y=True)
+    X, y = StandardScaler().fit_transform(X), (y - y.mean()) / y.std()
+    others.append(compare_regression("diabetes", X, y, 20))
+    X = rng.standard_normal((n_rows, 15))
+    y = X @ rng.standard_normal(15) + rng.standard_t(3, n_rows)
+    others.append(compare_regression("regression, heavy tails", X, y, 500))
+    scores = X @ rng.standard_normal((15, 5)) + rng.gumbel(size=(n_rows, 5))
+    others.append(compare_softmax("softmax", X, scores.argmax(axis=1), 500, 500))
+    return {"binary": rows, "others": others}
 
 
 def least_seconds(model, X, y, size, n_calls, repeats=5):
@@ -493,12 +564,19 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", default=os.environ.get("SKLEARN_AWSGD_DATA"))
     parser.add_argument("--quick", action="store_true", help="fewer rows, not saved")
-    parser.add_argument("--only", nargs="*", help="losses, others, cost, growth, soak")
+    parser.add_argument("--rows", type=int, default=20_000, help="of a stream")
+    parser.add_argument("--one", action="store_true", help="one column of wide sets")
+    parser.add_argument(
+        "--only", nargs="*", help="losses, others, unseen, cost, growth, soak"
+    )
     parser.add_argument("--sets", nargs="*", default=(), help="of the losses")
     options = parser.parse_args()
+    n_rows = 6000 if options.quick else options.rows
+    one = options.one or options.quick
     parts = {
-        "losses": lambda: losses(options.data, options.quick, options.sets),
-        "others": lambda: others(options.data, options.quick),
+        "losses": lambda: losses(options.data, n_rows, one, options.sets),
+        "others": lambda: others(options.data, n_rows),
+        "unseen": lambda: unseen(min(n_rows, 10_000)),
         "cost": lambda: cost(options.quick),
         "growth": lambda: growth(options.quick),
         "soak": soak,
@@ -506,7 +584,10 @@ def main():
     names = options.only or [name for name in parts if name != "soak"]
     results = {name: parts[name]() for name in names}
     if not options.quick:
-        save("streams_soak" if options.only == ["soak"] else "streams", results)
+        # Parts that were not run stay as they are.
+        path = RESULTS / "streams.json"
+        before = json.loads(path.read_text()) if path.exists() else {}
+        save("streams", before | {"rows": n_rows} | results)
 
 
 if __name__ == "__main__":

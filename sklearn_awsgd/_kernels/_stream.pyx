@@ -70,16 +70,18 @@ def beyond_expansions(
 
     Returns
     -------
-    largest : float
-        The largest |t|.
+    largest, off : float
+        The largest |t|, and the largest |beyond| relative to the largest derivative.
     """
     cdef Py_ssize_t k
-    cdef double largest = 0.0
+    cdef double largest = 0.0, off = 0.0, size = 0.0
     with nogil:
         for k in range(t.shape[0]):
             beyond[k] = derivatives[k] - (h[k] * t[k] - r[k])
             largest = fmax(largest, fabs(t[k]))
-    return largest
+            off = fmax(off, fabs(beyond[k]))
+            size = fmax(size, fmax(fabs(derivatives[k]), fabs(r[k])))
+    return largest, off / size if size > 0.0 else 0.0
 
 
 def expansions_along(

@@ -36,6 +36,8 @@ JITTER, FLOOR = 1e-14, 1e-16
 # No step changes a score by more than this, relative to scores and targets.
 REACH = 10.0
 SHORTEST = 1e-12
+# What derivatives have beyond those of expansions, relative to them, if it is nothing.
+ROUNDING = 1e-13
 
 
 class Scale:
@@ -186,9 +188,13 @@ class AtHand:
     def combine(self, c):
         """Return the sum of c_i x_i."""
         total = self.buffer.combine(c[: self.n_rows], self.start)
-        if self.summaries is not None:
-            total += c[self.n_rows :] @ self.summaries
-        return total
+        return total + self.combine_summaries(c)
+
+    def combine_summaries(self, c):
+        """Return the part of the summaries in that sum."""
+        if self.summaries is None:
+            return 0.0
+        return c[self.n_rows :] @ self.summaries
 
     def add_new_gram(self, weights, total, start):
         """Add the sum of weights_i x_i x_i^T over the rows from one on."""
@@ -198,10 +204,9 @@ class AtHand:
         """Add the sum of weights_i x_i x_i^T over rows of the buffer, by number."""
         rows = which < self.n_rows
         self.buffer.add_gram(weights[rows], total, self.start + which[rows])
-        if self.summaries is not None:
-            for k, weight in zip(which[~rows], weights[~rows], strict=True):
-                x = self.summaries[k - self.n_rows]
-                total += np.outer(weight * x, x)
+        if self.summaries is not None and not rows.all():
+            x = self.summaries[which[~rows] - self.n_rows]
+            total += (weights[~rows, None] * x).T @ x
 
     def evaluate(self, problem, t, result):
         """Set `result` to a f(y, t) and its derivatives; return the sum."""
@@ -268,8 +273,12 @@ def settle(past, at_hand, problem, scale, sizes, n_old, shared=None, enough=ENOU
         # A loss that is no logarithm is measured by its mean.
         enough *= 2 * total / max(at_hand.a.sum(), 1e-300)
     for _ in range(MOST_STEPS):
-        longest = _stream.beyond_expansions(values[1], h, r, t, beyond)
-        pull = at_hand.combine(beyond)
+        longest, off = _stream.beyond_expansions(values[1], h, r, t, beyond)
+        if off < ROUNDING:
+            # As always before the first step, unless v has moved since the last ones.
+            beyond[:], pull = 0.0, np.zeros_like(v)
+        else:
+            pull = at_hand.combine(beyond)
         smooth = tv - past.slope + penalties * v
         gradient = smooth + pull
         if factor is None:
@@ -328,6 +337,9 @@ def expand(past, at_hand, values, t, which):
     at_hand.add_gram(gain, past.curvature, which)
     change = np.zeros(len(t))
     change[which] = gain * t[which]
-    past.slope += at_hand.combine(change)
+    if which.min() < at_hand.n_rows:
+        past.slope += at_hand.combine(change)
+    else:
+        past.slope += at_hand.combine_summaries(change)
     past.h[which] += gain
     past.r[which] += change[which]

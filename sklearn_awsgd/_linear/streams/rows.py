@@ -113,10 +113,11 @@ class DenseRows:
 
     def moments(self):
         """Return mean and variance of each column."""
-        mean = self.X.mean(axis=0)
+        n = max(self.n_rows, 1)
+        mean = self.X.sum(axis=0) / n
         # What is far from zero would leave nothing but rounding of a mean square.
         gap = self.X - mean
-        return mean, np.einsum("ij,ij->j", gap, gap) / self.n_rows
+        return mean, np.einsum("ij,ij->j", gap, gap) / n
 
 
 class SparseRows:
@@ -219,8 +220,9 @@ class SparseRows:
 
     def moments(self):
         """Return mean and variance of each column."""
-        mean = np.bincount(self.indices, self.data, self.n_columns) / self.n_rows
-        filled = np.bincount(self.indices, minlength=self.n_columns) / self.n_rows
+        n = max(self.n_rows, 1)
+        mean = np.bincount(self.indices, self.data, self.n_columns) / n
+        filled = np.bincount(self.indices, minlength=self.n_columns) / n
         gap = self.data - mean[self.indices]
-        square = np.bincount(self.indices, gap * gap, self.n_columns) / self.n_rows
+        square = np.bincount(self.indices, gap * gap, self.n_columns) / n
         return mean, square + (1 - filled) * mean * mean
