@@ -92,7 +92,9 @@ def test_numbers_that_are_not_finite(name, value, fitted, imbalanced):
     check_unchanged_after_failure(fitted, ValueError, f"{name}=", *imbalanced)
 
 
-@pytest.mark.parametrize("name", ["max_iter", "batch_size", "n_iter_no_change"])
+@pytest.mark.parametrize(
+    "name", ["max_iter", "batch_size", "n_iter_no_change", "n_jobs"]
+)
 def test_integers_are_asked_for(name, fitted, imbalanced):
     fitted.set_params(**{name: 2.5})
     check_unchanged_after_failure(

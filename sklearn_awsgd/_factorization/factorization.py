@@ -216,6 +216,7 @@ class AWSGDMatrixFactorization(FactorizationModel):
         "n_iter_no_change": Integer(low=1),
         "eta0": Real(above=0, optional=True),
         "tol": Real(low=0, optional=True),
+        "n_jobs": Integer(optional=True),
     }
 
     def __init__(

@@ -143,7 +143,6 @@ class Metric:
     over: str = "rows"
 
 
-ANY = (-np.inf, np.inf)
 POSITIVE, NEGATIVE = (0.0, np.inf), (-np.inf, 0.0)
 UNIT = (0.0, 1.0)
 

@@ -239,10 +239,6 @@ cdef class TrajectoryDraws(RandomSampler):
                 - log(fmax(episode.policy[s * n + a], 1e-300))
             )
 
-    def behavior_policy(self):
-        """Return Q_tau, the learned part of the mixture."""
-        return np.array(self.behavior)
-
     def stratum_probabilities(self):
         """Return the shares of P_w and of Q_tau."""
         return np.array((self.mixing, 1.0 - self.mixing))

@@ -101,6 +101,7 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
         "average": Integer(low=0, or_boolean=True),
         "memory_size": Integer(low=0),
         "forgetting": Real(low=0, below=1, words=("auto",)),
+        "n_jobs": Integer(optional=True),
     }
 
     # What a subclass knows of its targets.
