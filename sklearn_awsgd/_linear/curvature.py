@@ -25,6 +25,8 @@ class InverseCurvature:
         Applies the inverse to a vector.
     cost : float
         What it cost, in passes over the rows.
+    step_cost : float, default=0.0
+        What each product with it costs, likewise.
     sharp : bool
         Whether it is good enough to tell the suboptimality from the gradient.
     diagonal : bool, default=False
@@ -38,9 +40,10 @@ class InverseCurvature:
         side.
     """
 
-    def __init__(self, solve, cost, sharp, diagonal=False):
+    def __init__(self, solve, cost, sharp, diagonal=False, step_cost=0.0):
         self.margin = 2.0 if sharp else 4.0
         self._solve, self.cost, self.diagonal = solve, cost, diagonal
+        self.step_cost = step_cost
         self._pairs, self._scale = [], 1.0
 
     @classmethod

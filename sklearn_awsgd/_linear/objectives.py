@@ -37,7 +37,11 @@ class Objective(ABC):
         Strength of the l2 penalty.
     sharp : bool
         Whether the curvature holds beyond the next kink of the loss.
+    rows_per_column : int
+        Rows of the first curvature sample for each column, at least.
     """
+
+    rows_per_column = 12
 
     @abstractmethod
     def __call__(self, v):

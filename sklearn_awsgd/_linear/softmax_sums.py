@@ -1,5 +1,6 @@
 """Sums over the rows of softmax regression: losses, gradients, curvature."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -27,15 +28,36 @@ class CurvatureSample:
     rows: object  # ndarray or CSR of shape (n_rows, n_columns)
     weights: np.ndarray
     p: np.ndarray  # of shape (n_rows, n_classes)
+    run: Callable  # as `Blocks.run`
 
     def product(self, D, floor):
         """Multiply with D, of shape (n_classes, n_columns).
 
         A share `floor` of each row's matrix is replaced by 1/2, its bound.
         """
-        moves = self.rows @ np.ascontiguousarray(D.T, dtype=self.p.dtype)
-        _softmax_batch.curve(moves, self.p, self.weights, floor)
-        return (self.rows.T @ moves).T
+        D = np.ascontiguousarray(D.T, dtype=self.p.dtype)
+
+        def multiply(part):
+            rows = self.rows[part]
+            moves = rows @ D
+            _softmax_batch.curve(moves, self.p[part], self.weights[part], floor)
+            return rows.T @ moves
+
+        products = self.run(multiply, self._parts)
+        total = next(products)
+        for more in products:
+            total += more
+        return total.T.astype(np.float64)
+
+    @cached_property
+    def _parts(self):
+        """Rows that are worked on together, for `run`."""
+        n_rows, n_columns = self.rows.shape
+        size = max(NUMBERS_TOGETHER // n_columns, FEWEST_TOGETHER)
+        if sparse.issparse(self.rows):
+            size = n_rows
+        starts = range(0, max(n_rows, 1), size)
+        return [(slice(start, start + size),) for start in starts]
 
     def class_curvatures(self):
         """Return the sum of w p (1 - p) of each class."""
@@ -48,9 +70,13 @@ class CurvatureSample:
         if sparse.issparse(self.rows):
             weighted = sparse.diags_array(weights) @ self.rows
             return (self.rows.T @ weighted).toarray()
-        return np.asarray(
-            (self.rows * weights[:, None]).T @ self.rows, dtype=np.float64
-        )
+        root = np.sqrt(weights)[:, None]
+
+        def square(part):
+            rows = root[part] * self.rows[part]
+            return rows.T @ rows
+
+        return sum(self.run(square, self._parts)).astype(np.float64)
 
     def hessian(self, floor):
         """Return the Hessian of all classes together, one class after the other."""
@@ -211,7 +237,9 @@ class SoftmaxSums:
             rows = np.empty((len(chosen), self.n_columns), dtype=dtype)
             rows[:, :-1] = X
             rows[:, -1] = 1
-        return CurvatureSample(rows, weights.astype(dtype), p.astype(dtype))
+        return CurvatureSample(
+            rows, weights.astype(dtype), p.astype(dtype), self.blocks.run
+        )
 
     def probabilities(self, v, chosen):
         """Return some rows, by their numbers, and the probabilities of classes."""

@@ -24,8 +24,7 @@ CHEAP = 3e5
 ROUNDING = 1e-24
 # How far a loss with rounded kinks is above the loss, in widths of the rounding.
 ROUNDING_ERROR = 2 * np.log(2)
-# Rows of the first curvature sample: for each parameter, as a share of all, at least.
-ROWS_PER_PARAMETER = 12
+# Rows of the first curvature sample: as a share of all, and at least.
 SHARE_IN_SAMPLE = 1 / 16
 FEWEST_ROWS = 1500
 # Below this relative suboptimality the curvature has settled: if steps are slow there,
@@ -217,7 +216,7 @@ def first_sample_size(objective, exact):
     if exact:
         return objective.n_samples
     n_rows = max(
-        ROWS_PER_PARAMETER * objective.n_columns,
+        objective.rows_per_column * objective.n_columns,
         int(SHARE_IN_SAMPLE * objective.n_samples),
         FEWEST_ROWS,
     )

@@ -119,7 +119,9 @@ class NewtonDirection(Direction):
                 self.n_rows, self.objective.n_samples
             )
         n_waited = trail.n_passes - self.n_sampled
-        patience = CURVATURE_PATIENCE * self.inverse.cost * next_rows / self.n_rows
+        ratio, per_step = next_rows / self.n_rows, self.inverse.step_cost
+        cost = self.inverse.cost * ratio + (per_step * ratio if ratio > 1 else 0)
+        patience = CURVATURE_PATIENCE * cost / (1 + per_step)
         if not (self.slow and n_waited >= max(patience, 1)):
             return False
         self.n_refreshed = 0 if grow else self.n_refreshed + 1
