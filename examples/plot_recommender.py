@@ -131,5 +131,5 @@ plt.show()
 # %%
 # Scores of the search over ratings follow what held-out ratings say, and are the ones
 # to report. The search over users hides half of the ratings of users it was not trained
-# on: its scores are lower, and put settings into another order, which may end in another
+# on: its scores are lower and put settings into another order, which may end in another
 # choice. It is right where the model is to serve users who come later.
