@@ -11,6 +11,10 @@ from sklearn_awsgd._linear.curvature import (
     add_penalty,
 )
 
+# What the sums of a dual point may be at most, relative to the least value so far: what
+# is left of larger ones, as at the end of a step that was far too long, is rounding.
+MOST_CANCELLED = 1e10
+
 
 @dataclass
 class Evaluation:
@@ -98,15 +102,20 @@ class LinearObjective(Objective):
         self.n_nonzero = sums.n_nonzero
         # The best dual point so far: see `mix_dual`.
         self._dual = None
+        # The least value so far: a bound that is made of far larger numbers is none.
+        self._least = np.inf
 
     def __call__(self, v):
         """Return the Evaluation at v, from one pass over the rows."""
         gradients, sums, curvatures = self.sums.evaluate(v)
         value = sums[:, 0].sum() + self.alpha / 2 * v[:-1] @ v[:-1]
         gap = np.inf
+        self._least = min(self._least, value)
         if self.alpha > 0 or self.alpha_l1 > 0:
-            self.mix_dual(*self._dual_point(gradients, sums))
-            gap = value - self._lower_bound()
+            if np.abs(sums).sum() <= MOST_CANCELLED * self._least:
+                self.mix_dual(*self._dual_point(gradients, sums))
+            if self._dual is not None:
+                gap = value - self._lower_bound()
         if self.alpha_l1 > 0:
             gap += self.alpha_l1 * np.abs(v[:-1]).sum()
         gradient = gradients.sum(axis=0)

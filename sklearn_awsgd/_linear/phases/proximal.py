@@ -17,6 +17,9 @@ from sklearn_awsgd._linear.phases.descent import Direction, Proposal
 LEAST_FLOOR = 1e-4
 # Slopes of coefficients that stay zero may exceed the penalty by so much, relatively.
 KEPT_AT_ZERO = 1e-9
+# Share of what the slope says that a step gains at most where there is curvature; next
+# to a minimum of it, it is a half.
+ON_LINES = 0.95
 # Sweeps of coordinate descent for a quadratic model.
 MAX_SWEEPS = 1000
 
@@ -37,6 +40,9 @@ class ProximalDirection(Direction):
         self.goal = descent.ROUNDING if self.exact else tol
         self.n_rows = descent.first_sample_size(objective, cheap)
         self.floor, self.left = 0.0, np.inf
+        # Whether the last step has gained all that its slope said: it went along lines
+        # of the losses, and the next may gain as much.
+        self.on_lines = False
 
     def evaluate(self, v):
         return add_l1_penalty(self.objective(v), self.alpha_l1)
@@ -52,6 +58,7 @@ class ProximalDirection(Direction):
         # So it does short of its own minimum: as many sweeps as were made may gain as
         # much again.
         sure &= MAX_SWEEPS * len(step) * last_gain <= self.tol * scale
+        sure &= not self.on_lines
         estimate = -slope if sure else np.inf
         left = -slope / 2
         if left > descent.SLOW_STEP * self.left and left < descent.NEAR * scale:
@@ -104,6 +111,7 @@ class ProximalDirection(Direction):
 
     def take(self, here, new, proposal, length, trail):
         """Take a step: less curvature has to be added."""
+        self.on_lines = here.value - new.value > ON_LINES * -length * proposal.slope
         self.floor = self.floor / 8 if self.floor > LEAST_FLOOR else 0.0
         return new
 
