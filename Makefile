@@ -76,6 +76,7 @@ bench: .venv/package
 	$(BIN)/python benchmarks/bench_streams.py
 	$(BIN)/python benchmarks/bench_policy.py
 	$(BIN)/python benchmarks/bench_scale.py
+	$(BIN)/python benchmarks/bench_time_aware.py
 	$(BIN)/python benchmarks/bench_small.py
 
 # The long forms of what the tests do in short: each takes from minutes to hours. What

@@ -28,6 +28,7 @@ Parts, to be chosen with ``--only``:
 import _common  # noqa: I001 (sets the number of threads)
 
 import argparse
+import json
 import os
 import socket
 import subprocess
@@ -467,7 +468,11 @@ def main():
         kind = {"disk": ColdFolder, "cache": ChunkFolder}[args.source]
         return fit_folder(args.fit_folder, kind)
     warnings.simplefilter("ignore", ConvergenceWarning)
-    results = {}
+    results, path = {}, _common.RESULTS / "time_aware.json"
+    if path.exists():
+        # Parts that are not run stay as they were.
+        results = json.loads(path.read_text())
+        results.pop("environment")
     for name in args.only:
         results |= PARTS[name](args)
     if not args.no_save:

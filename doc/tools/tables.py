@@ -263,7 +263,61 @@ def table1():
     )
 
 
+def slow_rows():
+    """Return times of the paper's experiment with slow rows, SGD's over ours."""
+    return rst_table(
+        ["slower by", "one epoch", "to equal loss", "the same, of AW-SGD", "bound"],
+        [
+            [
+                f"{row['f']:,.0f}",
+                number(row["time_per_epoch_ratio"]),
+                number(row["time_to_equal_loss_ratio"]),
+                number(row["aw_time_to_equal_loss_ratio"]),
+                f"{row['bound']:.2f}",
+            ]
+            for row in read("time_aware")["paper"]
+        ],
+    )
+
+
+def sources():
+    """Return what was measured of row sources."""
+    results = read("time_aware")
+    latency = rst_table(
+        ["1 ms to seek a row of one half", "seconds to 5 %", "from the cache"],
+        [
+            [
+                row["who"],
+                number(row["seconds"]) if row["reached"] else "not in 30 passes",
+                f"{row['hits']:.0%}",
+            ]
+            for row in results["latency"]
+        ],
+    )
+    large = rst_table(
+        ["a folder of chunks", "from", "one read", "fit", "passes", "peak memory"],
+        [
+            [
+                f"{row['gigabytes']:g} GB",
+                row["from"],
+                f"{number(row['seconds_to_read'])} s",
+                f"{number(row['reads'])} reads",
+                f"{row['passes']:.0f}",
+                f"{row['peak_megabytes']:.0f} MB",
+            ]
+            for row in results["large"]
+        ],
+    )
+    overhead = rst_table(
+        ["overhead", "ratio"],
+        [[row["what"], number(row["ratio"], 3)] for row in results["overhead"]],
+    )
+    return f"{latency}\n{large}\n{overhead}"
+
+
 PAGES = {
+    "slow_rows": slow_rows,
+    "sources": sources,
     "solvers": all_solvers,
     "hinge": hinge,
     "draws": draws,
