@@ -2,6 +2,8 @@
 
 import pickle
 import runpy
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,12 @@ from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
 from sklearn_awsgd._linear import fetching
 from sklearn_awsgd._linear.fetching import ROWS_IN_BATCH, SourceBlocks, SourceRows
 from sklearn_awsgd.samplers import LevelSampler, StrataSampler
-from sklearn_awsgd.sources import ChunkFolder, IndexedRows, RowCache
+from sklearn_awsgd.sources import (
+    BYTES_OF_ENTRY,
+    ChunkFolder,
+    IndexedRows,
+    RowCache,
+)
 
 
 def data(n=3000, d=8, seed=0):
@@ -72,6 +79,47 @@ def test_softmax_and_regression_read_sources():
         far = model.fit(IndexedRows(X), target).history_["objective"][-1]
         near = model.fit(X, target).history_["objective"][-1]
         assert_allclose(far, near, rtol=2e-3)
+
+
+SEVERAL = [
+    ("classes", {"loss": "multinomial"}),
+    ("classes", {"loss": "multinomial", "penalty": "l1", "alpha": 1e-3}),
+    ("classes", {"loss": "multinomial", "class_weight": "balanced"}),
+    ("classes", {"n_jobs": 2}),
+    ("labels", {}),
+]
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize(("target", "settings"), SEVERAL, ids=str)
+def test_several_classes_have_the_optimum_of_rows_in_memory(target, settings, form):
+    X, _, z = data()
+    y = np.digitize(z, [-1, 1])
+    if target == "labels":
+        y = np.column_stack([z > 0.5, X[:, 0] > 0.3]).astype(int)
+    X = form(np.where(abs(X) > 0.3, X, 0))
+    weight = np.random.default_rng(1).random(len(y))
+    clf = AWSGDClassifier(tol=1e-6, random_state=0, **settings)
+    ends = []
+    for rows in (IndexedRows(X), X):
+        clf.fit(rows, y, sample_weight=weight)
+        ends.append(clf.history_["objective"][-1])
+    assert_allclose(*ends, rtol=3e-6)
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "multinomial"])
+def test_held_out_rows_decide_when_they_are_given(loss):
+    X, _, z = data()
+    y, coefficients = np.digitize(z, [-1, 1]), []
+    clf = AWSGDClassifier(loss=loss, early_stopping=True, random_state=0)
+    for held_out in (X[2000:], IndexedRows(X[2000:])):
+        clf.fit(IndexedRows(X[:2000]), y[:2000], X_val=held_out, y_val=y[2000:])
+        coefficients.append(clf.coef_)
+    assert_array_equal(*coefficients)
+    if loss == "multinomial":
+        # The coefficients that scored best are kept.
+        best = np.nanmax(clf.history_["validation_score"])
+        assert clf.score(X[2000:], y[2000:]) == pytest.approx(best, abs=1e-12)
 
 
 def test_steps_are_those_of_the_batches_drawn():
@@ -265,6 +313,56 @@ def test_a_cache_keeps_the_rows_asked_for_last(form):
     assert_array_equal(copied.take(np.arange(3)), X[:3])
     with pytest.raises(TypeError, match="max_bytes"):
         RowCache(source, max_bytes=1.5)
+
+
+def test_a_cache_is_right_when_threads_ask_at_the_same_time():
+    X = np.random.default_rng(0).normal(size=(500, 10))
+    cache = RowCache(IndexedRows(X), max_bytes=30_000)
+
+    def ask(seed):
+        rng = np.random.default_rng(seed)
+        for _ in range(100):
+            rows = rng.integers(500, size=20)
+            assert_array_equal(cache.take(rows), X[rows])
+            assert set(np.unique(cache.places(rows))) <= {0, 1}
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(ask, range(8)))
+    assert cache.n_hits + cache.n_misses == 8 * 100 * 20
+    assert 0 < cache.n_bytes <= cache.max_bytes
+    assert cache.n_bytes == len(cache._rows) * (80 + BYTES_OF_ENTRY)
+
+
+class Generated:
+    """Rows that are made when they are asked for: nothing of them is kept."""
+
+    shape, dtype = (60_000, 100), np.dtype(np.float64)
+
+    def take(self, indices):
+        numbers = np.multiply.outer(indices + 1.0, np.sqrt(np.arange(2.0, 102.0)))
+        return 2 * (numbers % 1) - 1
+
+
+@pytest.mark.parametrize("rate", ["auto", "adagrad"])
+def test_memory_is_that_of_the_cache_and_two_batches(rate):
+    source = Generated()
+    y = (source.take(np.arange(60_000))[:, :10].sum(axis=1) > 1).astype(int)
+    clf = AWSGDClassifier(
+        random_state=0,
+        learning_rate=rate,
+        max_iter=1 if rate == "adagrad" else 100,
+        tol=None if rate == "adagrad" else 0.01,
+    )
+    cache = RowCache(source, max_bytes=2_000_000)
+    tracemalloc.start()
+    clf.fit(cache, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    blocks = 2 * 8 * fetching.NUMBERS_IN_BLOCK
+    of_rows = 25 * 8 * source.shape[0]  # Targets, norms, curvatures, tables.
+    # Making a block here needs another one.
+    assert peak < cache.max_bytes + blocks + blocks / 2 + of_rows
+    assert cache.n_bytes <= cache.max_bytes
 
 
 class Slow(IndexedRows):

@@ -5,6 +5,7 @@ import pytest
 import sklearn
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn_awsgd._kernels._loop import Costs
@@ -345,6 +346,17 @@ def test_costs_are_routed_as_metadata():
         assert pipeline[-1].sampler_.time_aware
         mf = AWSGDMatrixFactorization(2).set_fit_request(access_cost=True)
         make_pipeline(StandardScaler(), mf).fit(X, access_cost=costs)
+
+
+def test_costs_are_split_with_the_rows_in_a_search():
+    X, y, costs = data()
+    with sklearn.config_context(enable_metadata_routing=True):
+        clf = AWSGDClassifier(random_state=0).set_fit_request(access_cost=True)
+        search = GridSearchCV(clf, {"alpha": [1e-4, 1e-2]}, cv=2)
+        best = search.fit(X, y, access_cost=costs).best_estimator_
+    assert best.sampler_.time_aware
+    exact = best.history_["phase"] == "exact"
+    assert_allclose(np.diff(best.history_["simulated_seconds"])[exact[1:]], costs.sum())
 
 
 @pytest.mark.parametrize(
