@@ -10,6 +10,8 @@ from functools import cached_property
 
 from scipy import sparse
 
+from sklearn_awsgd._linear.curvature import systematic_sample
+
 # Numbers in the rows of a block, and the least rows of one: enough that calls from
 # Python, some 20 microseconds each, do not show.
 NUMBERS_IN_BLOCK = 2**19
@@ -85,6 +87,10 @@ class Blocks:
         if len(rows) and rows[-1] - rows[0] + 1 == len(rows) and not self.is_sparse:
             return self._X[rows[0] : rows[-1] + 1]
         return self._X[rows]
+
+    def sample(self, size, n_rows, rng):
+        """Draw rows for a curvature, as `systematic_sample` does."""
+        return systematic_sample(size, n_rows, rng)
 
 
 def row_slices(n_samples, n_nonzero):

@@ -195,7 +195,7 @@ def check_source(estimator, X, y, strata, reset, options):
     )
     y = y if options.get("multi_output") else column_or_1d(y, warn=True)
     check_consistent_length(np.broadcast_to(0, X.shape[0]), y)
-    return Data(X, y, X.squared_norms(), strata)
+    return Data(X, y, X.survey(), strata)
 
 
 def is_plain(estimator, X, y):

@@ -1,7 +1,8 @@
 """Rows of a source: checked when they come, and fetched ahead of those who need them.
 
 At any time there are two blocks or batches of a task in memory: one that is worked on,
-and one that a background thread reads.
+and one that a background thread reads; and as many rows as a block has, for samples of
+the curvature.
 """
 
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -14,9 +15,13 @@ from scipy import sparse
 
 from sklearn_awsgd._kernels._rows import Rows
 from sklearn_awsgd._linear.blocks import Blocks
+from sklearn_awsgd._linear.curvature import systematic_sample
 
 # Numbers in the rows of a block: 8 MB at most, whatever the number of features.
 NUMBERS_IN_BLOCK = 2**20
+# Numbers in the rows that stay in memory, for samples of the curvature; and what share
+# of all rows a sample has at most that is taken from these instead.
+NUMBERS_KEPT, SHARE_IN_KEPT = 2**20, 1 / 16
 # Rows of a batch of draws: they share one state of the sampler.
 ROWS_IN_BATCH = 512
 # Rows of each place that are fetched to see what it costs, and rows looked at for that.
@@ -43,9 +48,11 @@ class SourceRows:
         Whether they come as CSR.
     given_places : ndarray of int or None
         Where each row is, for a source that does not say.
+    kept : KeptRows or None
+        Rows that are in memory, after `survey`.
     """
 
-    given_places = None
+    given_places = kept = None
 
     def __init__(self, source, allow_nan=False):
         shape = tuple(source.shape)
@@ -144,10 +151,53 @@ class SourceRows:
                 f"{named_rows(rows[~np.isfinite(norms2)])}."
             )
 
-    def squared_norms(self):
-        """Return the squared norms of all rows, from a pass over them."""
-        found = SourceBlocks(self).map(lambda X, part: Rows(X).squared_norms())
-        return np.concatenate(list(found))
+    def survey(self):
+        """Return the squared norms of all rows, from a pass over them.
+
+        On the way some rows are kept, evenly spread: random ones of as many parts.
+        """
+        blocks, n_samples = SourceBlocks(self), self.shape[0]
+        n_kept = min(NUMBERS_KEPT * n_samples // blocks.n_nonzero, n_samples)
+        places = np.arange(n_kept) + np.random.default_rng(0).random(n_kept)
+        places = (places * (n_samples / max(n_kept, 1))).astype(np.intp)
+
+        def look(X, part):
+            here = places[slice(*np.searchsorted(places, [part.start, part.stop]))]
+            return Rows(X).squared_norms(), X[here - part.start]
+
+        norms2, kept = zip(*blocks.map(look), strict=True)
+        stack = sparse.vstack if self.is_sparse else np.concatenate
+        rows = stack(kept)
+        self.kept = KeptRows(places, rows.tocsr() if self.is_sparse else rows)
+        return np.concatenate(norms2)
+
+
+class KeptRows:
+    """Rows of a source that are in memory.
+
+    Parameters
+    ----------
+    places : ndarray of int
+        Their numbers, sorted.
+    rows : ndarray or CSR
+        The rows.
+    """
+
+    def __init__(self, places, rows):
+        self.places, self.rows = places, rows
+
+    def sample(self, size, n_rows, rng):
+        """Draw some of them, for sums over all rows in proportion to `size`."""
+        chosen, times = systematic_sample(size[self.places], n_rows, rng)
+        return self.places[chosen], times * (len(size) / len(self.places))
+
+    def find(self, rows):
+        """Return rows by their numbers; None where not all are here."""
+        where = np.searchsorted(self.places, rows)
+        here = where < len(self.places)
+        if not here.all() or (self.places[where] != rows).any():
+            return None
+        return self.rows[where]
 
 
 class SourceBlocks(Blocks):
@@ -171,6 +221,26 @@ class SourceBlocks(Blocks):
     @cached_property
     def _pool(self):
         return ThreadPoolExecutor(1)
+
+    def take(self, rows):
+        """Return some rows, by their numbers: from memory where all of them are."""
+        found = None if self._X.kept is None else self._X.kept.find(rows)
+        return self._X[rows] if found is None else found
+
+    def sample(self, size, n_rows, rng):
+        """Draw rows for a curvature; a small sample from those that are in memory.
+
+        A curvature need not be exact: a pass over the rows would cost more than it
+        brings.
+        """
+        kept = self._X.kept
+        if (
+            kept is None
+            or n_rows > max(SHARE_IN_KEPT * len(size), len(kept.places))
+            or not size[kept.places].any()
+        ):
+            return super().sample(size, n_rows, rng)
+        return kept.sample(size, n_rows, rng)
 
     @property
     def parts(self):

@@ -4,7 +4,7 @@ import numpy as np
 
 from sklearn_awsgd._kernels import _batch
 from sklearn_awsgd._kernels._rows import Rows
-from sklearn_awsgd._linear.curvature import expectation, row_chunks, systematic_sample
+from sklearn_awsgd._linear.curvature import expectation, row_chunks
 
 # From here on dense rows are sampled in single precision: products are what costs.
 MANY_COLUMNS = 256
@@ -129,7 +129,7 @@ class LinearSums:
             Draws the sample.
         """
         size = self.sizes(curvatures, floor)
-        chosen, times = systematic_sample(size, n_rows, rng)
+        chosen, times = self.blocks.sample(size, n_rows, rng)
         del size
         weights = times * (
             self._floored(curvatures[chosen], floor) * self._masses(chosen)

@@ -46,8 +46,9 @@ def seed_of(task):
     if n > MOST_ROWS:
         size = norms2 + 1
         size *= a
-        some, times = systematic_sample(size, MOST_ROWS, rng)
-        X, y, norms2, a = X[some], y[some], norms2[some], a[some] * times
+        some, times = data.blocks.sample(size, MOST_ROWS, rng)
+        X, y, norms2 = data.blocks.take(some), y[some], norms2[some]
+        a = a[some] * times
     elif data.is_source:
         X = X[:]
     a = np.ascontiguousarray(a)
