@@ -305,7 +305,7 @@ def sources():
                 f"{row['passes']:.0f}",
                 f"{row['peak_megabytes']:.0f} MB",
             ]
-            for row in results["large"]
+            for row in results.get("large", [])
         ],
     )
     overhead = rst_table(
