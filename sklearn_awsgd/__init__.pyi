@@ -285,6 +285,7 @@ class EntryRegressor(RegressorMixin, BaseEstimator):
     ids_: Any
     matrix_: Any
     row_factors_: NDArray[Any]
+    history_: dict[str, NDArray[Any]]
     n_features_in_: int
     feature_names_in_: NDArray[Any]
     def fit(

@@ -3,7 +3,11 @@
 from functools import cache
 from importlib.metadata import PackageNotFoundError, metadata
 
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
+
 from sklearn_awsgd._callbacks import CallbackSupportMixin
+from sklearn_awsgd._fit_table import fit_html
 from sklearn_awsgd._persistence import reduce_with_format
 
 
@@ -22,6 +26,15 @@ def documentation_url():
     return named.get("Documentation", "").rstrip("/")
 
 
+def is_fitted(estimator):
+    """Return whether an estimator is fitted."""
+    try:
+        check_is_fitted(estimator)
+    except NotFittedError:
+        return False
+    return True
+
+
 class EstimatorMixin(CallbackSupportMixin):
     """What all estimators of the package share.
 
@@ -35,6 +48,23 @@ class EstimatorMixin(CallbackSupportMixin):
     def _doc_link_template(self):
         url = documentation_url()
         return f"{url}/{self._doc_page}.html" if url else ""
+
+    @property
+    def _repr_html_(self):
+        # scikit-learn has a property here, which is missing where text is wanted.
+        show = super()._repr_html_
+        return lambda: show() + self._fit_html()
+
+    def _repr_mimebundle_(self, **kwargs):
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle:
+            bundle["text/html"] += self._fit_html()
+        return bundle
+
+    def _fit_html(self):
+        """Return how the fit went, as HTML; nothing before it."""
+        history = getattr(self, "history_", None) if is_fitted(self) else None
+        return fit_html(history) if history and len(history["seconds"]) else ""
 
     def __reduce_ex__(self, protocol):
         return reduce_with_format(self, super().__reduce_ex__(protocol))

@@ -45,6 +45,8 @@ class EntryRegressor(RegressorMixin, MetaEstimatorMixin, EstimatorMixin, BaseEst
         The training data.
     row_factors_ : ndarray of shape (n_rows, n_factors)
         Factors of the rows, as ``estimator_.transform(matrix_)`` returns them.
+    history_ : dict of ndarray
+        ``history_`` of `estimator_`.
     n_features_in_ : int
         2: the ids of the row and of the column.
     feature_names_in_ : ndarray of shape (2,)
@@ -83,6 +85,12 @@ class EntryRegressor(RegressorMixin, MetaEstimatorMixin, EstimatorMixin, BaseEst
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "row_factors_")
+
+    @property
+    def history_(self):
+        """Course of the fit of the matrix, a dict of arrays."""
+        check_is_fitted(self)
+        return self.estimator_.history_
 
     def fit(self, X, y, sample_weight=None):
         """Fit the model from scratch.
