@@ -23,6 +23,7 @@ SHOWN = {
     "variance_gain": "variance gain",
     "effective_sample_size": "effective sample size",
 }
+CELL = "style='text-align: right; padding: 0.1em 0.7em'"
 # Rows that are shown; a fit of many classes has more.
 MOST_ROWS = 12
 
@@ -70,15 +71,16 @@ def fit_html(history):
     """Return the table of a history as HTML."""
     names, rows = fit_rows(history)
     left = len(rows) - MOST_ROWS
-    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    head = "".join(f"<th {CELL}>{escape(name)}</th>" for name in names)
     body = "".join(
-        "<tr>" + "".join(f"<td>{_text(value)}</td>" for value in row) + "</tr>"
+        "<tr>" + "".join(f"<td {CELL}>{_text(value)}</td>" for value in row) + "</tr>"
         for row in rows[:MOST_ROWS]
     )
+    title = "Fit, at the end of each phase" if "phase" in names else "Fit, at its end"
     more = f"<p>and {left} rows more, in history_</p>" if left > 0 else ""
     return (
-        "<details open class='sklearn-awsgd-fit'><summary>Fit, at the end of each "
-        f"phase</summary><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+        "<details open class='sklearn-awsgd-fit' style='font: 0.9em monospace'>"
+        f"<summary>{title}</summary><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
         f"</table>{more}</details>"
     )
 
