@@ -3,6 +3,7 @@
 import threading
 import time
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,7 +18,9 @@ from sklearn_awsgd import (
     AWSGDRegressor,
     MinVarianceImportanceEstimator,
 )
+from sklearn_awsgd._linear import train
 from sklearn_awsgd._linear.curvature import MOST_PARAMETERS
+from sklearn_awsgd._linear.phases.span import Span
 from sklearn_awsgd._solver.records import Budget
 from sklearn_awsgd.samplers import StrataSampler
 
@@ -59,6 +62,31 @@ def test_wide_rows_that_are_nearly_parallel_keep_tol_in_single_precision(layout,
     value = residual @ residual / (2 * n) + alpha / 2 * w @ w
     dual = np.linalg.solve(A @ A.T / n + alpha * np.eye(n), y)
     assert value <= alpha * y @ dual / (2 * n) * (1 + 1.5e-3)
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "penalty"), [(MOST_PARAMETERS, "l2"), (200, "l1"), (200, "l2")]
+)
+def test_only_few_rows_without_l1_are_seen_in_another_basis(
+    n_rows, penalty, rng, monkeypatch
+):
+    """A descent that stands still is helped by it, at the cost of n_rows^2 numbers."""
+    spans, real = [], train.descend_over_kinks
+
+    def remember(task):
+        spans.append(task.n_samples)
+        return Span(task)
+
+    monkeypatch.setattr(train, "Span", remember)
+    monkeypatch.setattr(
+        train, "descend_over_kinks", lambda *args: replace(real(*args), converged=False)
+    )
+    X = rng.standard_normal((n_rows, 5))
+    y = X[:, 0] > rng.standard_normal(n_rows)
+    model = AWSGDClassifier(penalty=penalty, random_state=0)
+    with pytest.warns(ConvergenceWarning):
+        model.fit(X, y)
+    assert spans == ([n_rows] if n_rows < MOST_PARAMETERS and penalty == "l2" else [])
 
 
 @pytest.mark.parametrize("loss", ["log_loss", "squared_hinge", "multinomial"])

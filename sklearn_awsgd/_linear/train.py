@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from sklearn_awsgd._linear.phases.dual import plan_dual_steps, take_dual_steps
 from sklearn_awsgd._linear.phases.kinks import descend_over_kinks
 from sklearn_awsgd._linear.phases.sampling import sample_first, sample_until_stopped
-from sklearn_awsgd._linear.phases.span import CHEAP_SPAN, Span, span_cost
+from sklearn_awsgd._linear.phases.span import CHEAP_SPAN, Span, has_span, span_cost
 from sklearn_awsgd._linear.phases.working_set import needs_working_set
 from sklearn_awsgd._solver.runs import Outcome
 
@@ -107,7 +107,8 @@ def descend_within(cost, task, outcome, budget, log, dual_point):
     if cost > CHEAP_SPAN:
         first = replace(budget, max_passes=min(budget.max_passes, cost))
         report = descend_over_kinks(task, n_draws, first, log, dual_point)
-        if report.converged or budget.is_spent(report.n_passes):
+        spent = budget.is_spent(report.n_passes)
+        if report.converged or spent or not has_span(task):
             return report
         n_passes = report.n_passes
         task.set_parameters(report.end.v)

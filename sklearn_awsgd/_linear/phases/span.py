@@ -34,12 +34,17 @@ SPEED = 10
 COLUMNS_TOGETHER = 4096
 
 
+def has_span(task):
+    """Return whether the task is the same in the span of its rows, which are few."""
+    few = task.n_samples < MOST_PARAMETERS
+    return few and task.penalty.l1 == 0 and not task.data.is_source
+
+
 def span_cost(task):
     """Return the passes that the span of the rows costs; inf where it is of no use."""
     n_rows, n_features = task.n_samples, task.n_features
-    suits = n_rows < MOST_PARAMETERS and WIDE * n_rows < n_features >= FEWEST_FEATURES
-    suits |= n_rows < MOST_PARAMETERS <= n_features
-    if task.data.is_source or task.penalty.l1 > 0 or not suits:
+    is_wide = WIDE * n_rows < n_features >= FEWEST_FEATURES
+    if not has_span(task) or not (is_wide or n_features >= MOST_PARAMETERS):
         return np.inf
     X = task.data.X
     n_nonzero = X.nnz if sparse.issparse(X) else X.size
