@@ -1,150 +1,32 @@
 """Estimators for dask collections: the same optimum, on a cluster."""
 
-import inspect
+from functools import partial
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 try:
-    import dask
-    import dask.array as da
+    import dask  # noqa: F401
     import distributed  # noqa: F401
-    import pandas as pd
+    import pandas  # noqa: F401
 except ImportError as error:
     raise ImportError(
         "sklearn_awsgd.dask needs dask and distributed: pip install "
         "'sklearn_awsgd[dask]'."
     ) from error
 
+from sklearn_awsgd._factorization.factorization import AWSGDMatrixFactorization
 from sklearn_awsgd._linear.classifier import AWSGDClassifier, _has_probabilities
 from sklearn_awsgd._linear.regressor import AWSGDRegressor
-from sklearn_awsgd._partitions.cluster import (
-    ClusterRun,
-    blocks_of,
-    check_memory,
-    find_client,
-    is_collection,
-    is_frame,
-    whole_rows,
-)
+from sklearn_awsgd._partitions.cluster import is_collection
+from sklearn_awsgd._partitions.collections import OnCluster, documented
+from sklearn_awsgd._partitions.entries import MatrixPartition
+from sklearn_awsgd._partitions.factorization import factorize_partitions
 from sklearn_awsgd._partitions.linear import fit_partitions
 from sklearn_awsgd._partitions.rows import Partition
-from sklearn_awsgd._validation import unchanged_on_failure
 
 
-def _documented(cls):
-    """Give a docstring the parameters and attributes of the local estimator."""
-    local = inspect.cleandoc(cls._local_class().__doc__)
-    begin, end = local.index("Parameters\n---"), local.index("See Also\n---")
-    own = inspect.cleandoc(cls.__doc__) + "\n"
-    cls.__doc__ = own.replace("See Also\n---", local[begin:end] + "See Also\n---", 1)
-    return cls
-
-
-class _OnCluster:
-    """What the estimators for collections share: blocks in, lazy collections out.
-
-    The class after this one in the order of inheritance is the estimator for one
-    machine, whose parameters and fitted attributes these have.
-    """
-
-    @classmethod
-    def _local_class(cls):
-        after = cls.__mro__.index(_OnCluster) + 1
-        while issubclass(cls.__mro__[after], _OnCluster):
-            after += 1
-        return cls.__mro__[after]
-
-    def to_local(self):
-        """Return the estimator for one machine, fitted as this one is.
-
-        Returns
-        -------
-        estimator : object
-            It knows nothing of dask.
-        """
-        local = self._local_class()(**self.get_params(deep=False))
-        params = self.get_params(deep=False)
-        vars(local).update({k: v for k, v in vars(self).items() if k not in params})
-        return local
-
-    def _take_over(self, local):
-        """Take the fitted attributes of an estimator for one machine."""
-        vars(self).clear()
-        vars(self).update(vars(local))
-
-    def _check_columns(self, X):
-        """Take names and number of the columns of a collection."""
-        if X.ndim != 2:
-            raise ValueError(
-                f"Expected 2D array, got {X.ndim}D array instead; reshape X to rows "
-                "and features."
-            )
-        example = _example(X, n_rows=0)
-        validate_data(self, example, reset=True, skip_check_array=True)
-
-    def _lazily(self, method, X):
-        """Return what a method of the local estimator says of each block of X."""
-        check_is_fitted(self)
-        local = self.to_local()
-        if not is_collection(X):
-            return getattr(local, method)(X)
-        example = getattr(local, method)(_example(X, n_rows=1))
-        if is_frame(X):
-            shape = (np.nan, *example.shape[1:])
-            predict = dask.delayed(_call_on_block)
-            local = dask.delayed(local)
-            blocks = [
-                da.from_delayed(
-                    predict(block, local, method, example), shape, example.dtype
-                )
-                for block in X.to_delayed()
-            ]
-            return da.concatenate(blocks)
-        X = whole_rows(X)
-        return X.map_blocks(
-            _call_on_block,
-            local,
-            method,
-            example,
-            dtype=example.dtype,
-            chunks=(X.chunks[0], *((size,) for size in example.shape[1:])),
-            drop_axis=1 if example.ndim == 1 else None,
-            meta=example[:0],
-        )
-
-    def _block_sums(self, function, X, y, sample_weight, *arguments):
-        """Return the sum over blocks of a function of the local estimator and them."""
-        check_is_fitted(self)
-        blocks = blocks_of(X, ("y", y), ("sample_weight", sample_weight))
-        call, local = dask.delayed(_sums_of_block), dask.delayed(self.to_local())
-        sums = [call(function, local, *block, *arguments) for block in blocks]
-        return np.sum(dask.compute(*sums), axis=0)
-
-
-def _sums_of_block(function, local, X, y, sample_weight, *arguments):
-    """Return sums over the rows of a block, which may have none."""
-    if not X.shape[0]:
-        return 0.0, 0.0
-    weight = np.ones(X.shape[0]) if sample_weight is None else np.asarray(sample_weight)
-    return function(local, X, y, weight, *arguments)
-
-
-def _example(X, n_rows):
-    """Return rows of zeros with the columns of a collection."""
-    zeros = np.zeros((n_rows, X.shape[1]))
-    if is_frame(X):
-        return pd.DataFrame(zeros, columns=X.columns)
-    return zeros.astype(X.dtype) if X.dtype.kind == "f" else zeros
-
-
-def _call_on_block(block, local, method, example):
-    """Return what a method says of a block, which may have no rows."""
-    return getattr(local, method)(block) if block.shape[0] else example[:0]
-
-
-class _LinearOnCluster(_OnCluster):
+class _LinearOnCluster(OnCluster):
     """What classifier and regressor share."""
 
     def fit(self, X, y, coef_init=None, intercept_init=None, sample_weight=None):
@@ -166,16 +48,12 @@ class _LinearOnCluster(_OnCluster):
         self : object
             The fitted estimator.
         """
-        client = find_client()
-        blocks = blocks_of(X, ("y", y), ("sample_weight", sample_weight))
-        check_memory(client, whole_rows(X))
-        local = self.to_local()
-        with unchanged_on_failure(self):
-            vars(local).pop("feature_names_in_", None)
-            _OnCluster._check_columns(local, X)
-            run = ClusterRun(client, Partition, blocks)
-            self._take_over(fit_partitions(local, run, coef_init, intercept_init))
-        return self
+        fit = partial(
+            fit_partitions, coef_init=coef_init, intercept_init=intercept_init
+        )
+        return self._fit_blocks(
+            fit, Partition, X, ("y", y), ("sample_weight", sample_weight)
+        )
 
     def predict(self, X):
         """Return the prediction of each row.
@@ -193,15 +71,11 @@ class _LinearOnCluster(_OnCluster):
         return self._lazily("predict", X)
 
     def _partial_fit(self, X, *arguments, **options):
-        if is_collection(X):
-            raise TypeError(
-                "partial_fit learns one chunk, in one place; use fit, or dask-ml's "
-                "Incremental with the estimator for one machine."
-            )
+        self._refuse_collection(X)
         return super()._partial_fit(X, *arguments, **options)
 
 
-@_documented
+@documented
 class DaskAWSGDClassifier(_LinearOnCluster, AWSGDClassifier):
     """AWSGDClassifier for dask collections: the same optimum, on a cluster.
 
@@ -228,7 +102,7 @@ class DaskAWSGDClassifier(_LinearOnCluster, AWSGDClassifier):
     >>> import dask.array as da
     >>> from distributed import Client
     >>> from sklearn_awsgd.dask import DaskAWSGDClassifier
-    >>> client = Client(processes=False, n_workers=1, dashboard_address=None)
+    >>> client = Client(processes=False, n_workers=1, dashboard_address=":0")
     >>> rng = da.random.default_rng(0)
     >>> X = rng.normal(size=(10_000, 5), chunks=(2_500, 5))
     >>> y = X[:, 0] + X[:, 1] > 2
@@ -310,7 +184,7 @@ class DaskAWSGDClassifier(_LinearOnCluster, AWSGDClassifier):
         return float(right / n)
 
 
-@_documented
+@documented
 class DaskAWSGDRegressor(_LinearOnCluster, AWSGDRegressor):
     """AWSGDRegressor for dask collections: the same optimum, on a cluster.
 
@@ -325,7 +199,7 @@ class DaskAWSGDRegressor(_LinearOnCluster, AWSGDRegressor):
     >>> import dask.array as da
     >>> from distributed import Client
     >>> from sklearn_awsgd.dask import DaskAWSGDRegressor
-    >>> client = Client(processes=False, n_workers=1, dashboard_address=None)
+    >>> client = Client(processes=False, n_workers=1, dashboard_address=":0")
     >>> X = da.random.default_rng(0).normal(size=(10_000, 5), chunks=(2_500, 5))
     >>> model = DaskAWSGDRegressor(random_state=0).fit(X, X[:, 0] - X[:, 1])
     >>> bool(model.score(X, X[:, 0] - X[:, 1]) > 0.99)
@@ -355,6 +229,194 @@ class DaskAWSGDRegressor(_LinearOnCluster, AWSGDRegressor):
         n, mean = self._block_sums(mean_sums, X, y, sample_weight)
         error, total = self._block_sums(square_sums, X, y, sample_weight, mean / n)
         return float(1 - error / total) if total > 0 else float(error == 0)
+
+
+@documented
+class DaskAWSGDMatrixFactorization(OnCluster, AWSGDMatrixFactorization):
+    """AWSGDMatrixFactorization for dask collections: rows in blocks on a cluster.
+
+    Ten thousand rows at most, from all blocks, are trained first. Then rows and columns
+    are solved for in turn, whatever the loss and whether or not entries are missing:
+    each worker solves for the rows of its blocks, exactly, and sends what a step of the
+    columns needs of them. The step is the exact solution for the squared error, and one
+    that cannot raise the objective otherwise. Parameters and fitted attributes are
+    those of :class:`~sklearn_awsgd.AWSGDMatrixFactorization`.
+
+    See Also
+    --------
+    sklearn_awsgd.AWSGDMatrixFactorization : For one machine.
+
+    Notes
+    -----
+    `learning_rate` has to be "auto" and `step` "proximal". `sampler_`,
+    `row_probabilities_` and `sampling_history_` tell of the rows that were drawn first.
+    In each direction a pass sends as many numbers for a block as the columns have
+    factors; where entries are missing or weighted, or the loss is not the squared
+    error, a worker sends half of their square for each column.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from distributed import Client
+    >>> from sklearn_awsgd.dask import DaskAWSGDMatrixFactorization
+    >>> client = Client(processes=False, n_workers=1, dashboard_address=":0")
+    >>> rng = da.random.default_rng(0)
+    >>> U = 3 * rng.normal(size=(2_000, 3), chunks=(500, 3))
+    >>> X = U @ rng.normal(size=(3, 20)) + rng.normal(size=(2_000, 20))
+    >>> X = X.rechunk((500, 20)).persist()
+    >>> model = DaskAWSGDMatrixFactorization(n_components=3, random_state=0).fit(X)
+    >>> model.transform(X)
+    dask.array<_call_on_block, shape=(2000, 3), dtype=float64, chunksize=(500, 3), ...>
+    >>> bool(model.reconstruction_err_ < 0.5)
+    True
+    >>> client.close()
+    """
+
+    def fit(self, X, y=None, entry_weight=None):
+        """Fit the model to rows that stay on the workers.
+
+        Parameters
+        ----------
+        X : dask array or data frame of shape (n_samples, n_features)
+            The matrix, dense or blocks of CSR; sizes of blocks may be unknown.
+        y : None
+            Ignored.
+        entry_weight : dask array or data frame of the shape of X, default=None
+            Weights of the entries, in blocks that go with those of X.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        return self._fit_blocks(
+            factorize_partitions, MatrixPartition, X, ("entry_weight", entry_weight)
+        )
+
+    def partial_fit(self, X, y=None, entry_weight=None, access_cost=None):
+        """Make one pass over a chunk of a stream of rows, which is in one place.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows of the chunk.
+        y : None
+            Ignored.
+        entry_weight, access_cost : array-like, default=None
+            As for :class:`~sklearn_awsgd.AWSGDMatrixFactorization`.
+
+        Returns
+        -------
+        self : object
+            The estimator.
+        """
+        self._refuse_collection(X)
+        return super().partial_fit(X, y, entry_weight, access_cost)
+
+    def transform(self, X):
+        """Return the factors of rows, each solved exactly on its observed entries.
+
+        Parameters
+        ----------
+        X : dask array or data frame, or {array-like, sparse matrix}
+            Rows, of shape (n_samples, n_features).
+
+        Returns
+        -------
+        factors : dask array, or ndarray, of shape (n_samples, n_factors)
+            Lazy where X is a collection.
+        """
+        return self._lazily("transform", X)
+
+    def inverse_transform(self, X):
+        """Return the rows that factors stand for.
+
+        Parameters
+        ----------
+        X : dask array, or array-like, of shape (n_samples, n_factors)
+            Factors, as ``transform`` returns them.
+
+        Returns
+        -------
+        rows : dask array, or ndarray, of shape (n_samples, n_features)
+            Lazy where X is a collection.
+        """
+        return self._lazily("inverse_transform", X)
+
+    def predict(self, X):
+        """Return the model's reconstruction of dense rows, holes filled.
+
+        Parameters
+        ----------
+        X : dask array or data frame, or array-like
+            Rows, of shape (n_samples, n_features).
+
+        Returns
+        -------
+        rows : dask array, or ndarray, of shape (n_samples, n_features)
+            Lazy where X is a collection.
+        """
+        return self._lazily("predict", X)
+
+    def recommend(self, X, k=10):
+        """Return the columns with the largest predictions that a row has not seen.
+
+        Parameters
+        ----------
+        X : dask array or data frame, or {array-like, sparse matrix}
+            Rows, of shape (n_samples, n_features).
+        k : int, default=10
+            Number of columns for each row.
+
+        Returns
+        -------
+        columns : dask array, or ndarray, of int of shape (n_samples, k)
+            Best first; -1 where a row has fewer than k unseen columns.
+        """
+        return self._lazily("recommend", X, k)
+
+    def predict_entries(self, X, rows, columns):
+        """Return the predictions of single entries of rows in one place.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows, as observed.
+        rows, columns : array-like of int of shape (n_entries,)
+            Which entries.
+
+        Returns
+        -------
+        values : ndarray of shape (n_entries,)
+            Predictions.
+        """
+        self._need_rows("predict_entries", X)
+        return self.to_local().predict_entries(X, rows, columns)
+
+    def score(self, X, y=None):
+        """Return how well entries are predicted that the model was not shown.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows in one place.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        score : float
+            Fraction of the deviance explained.
+        """
+        self._need_rows("score", X)
+        return self.to_local().score(X)
+
+    def _need_rows(self, method, X):
+        if is_collection(X):
+            raise TypeError(
+                f"{method} takes rows in one place, not a collection; give it some of "
+                "them, such as X.partitions[0].compute()."
+            )
 
 
 def accuracy_sums(local, X, y, weight):

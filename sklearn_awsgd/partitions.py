@@ -2,7 +2,8 @@
 
 :mod:`sklearn_awsgd.dask` is made of this; for other clusters a few lines will do. What
 is needed is a function ``run(function, *arguments)`` that returns
-``function(partition, *arguments)`` of every :class:`Partition`, in their order.
+``function(partition, *arguments)`` of every :class:`Partition`, or for a factorization
+of every :class:`MatrixPartition`, in their order.
 
 Examples
 --------
@@ -19,7 +20,9 @@ Examples
 True
 """
 
+from sklearn_awsgd._partitions.entries import MatrixPartition
+from sklearn_awsgd._partitions.factorization import factorize_partitions
 from sklearn_awsgd._partitions.linear import fit_partitions
 from sklearn_awsgd._partitions.rows import Partition
 
-__all__ = ["Partition", "fit_partitions"]
+__all__ = ["MatrixPartition", "Partition", "factorize_partitions", "fit_partitions"]

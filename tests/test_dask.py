@@ -17,10 +17,23 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
-from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
+from sklearn_awsgd import (
+    AWSGDClassifier,
+    AWSGDMatrixFactorization,
+    AWSGDRegressor,
+)
 from sklearn_awsgd._partitions import cluster as on_cluster
-from sklearn_awsgd.dask import DaskAWSGDClassifier, DaskAWSGDRegressor
-from sklearn_awsgd.partitions import Partition, fit_partitions
+from sklearn_awsgd.dask import (
+    DaskAWSGDClassifier,
+    DaskAWSGDMatrixFactorization,
+    DaskAWSGDRegressor,
+)
+from sklearn_awsgd.partitions import (
+    MatrixPartition,
+    Partition,
+    factorize_partitions,
+    fit_partitions,
+)
 
 # Of dask, when machines are busy or workers end.
 pytestmark = pytest.mark.filterwarnings(
@@ -33,7 +46,7 @@ def cluster():
     with (
         dask.config.set({"distributed.comm.timeouts.connect": "60s"}),
         LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None
+            n_workers=2, threads_per_worker=1, dashboard_address=":0"
         ) as cluster,
     ):
         yield cluster
@@ -219,13 +232,8 @@ def end_worker(partition):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("phase", ["describe", "draw_rows", "evaluate", "hessian"])
-def test_a_worker_is_killed(phase, client, rng, monkeypatch):
-    """During any phase: the fit goes on, and ends at the same optimum."""
-    X = rng.standard_normal((12_000, 8))
-    y = (X[:, 0] + rng.logistic(size=12_000) > 3).astype(int)
-    settings = {"alpha": 1e-3, "random_state": 0}
-    plain = fit_partitions(AWSGDClassifier(**settings), runner(X, y, 2000))
+def kill_during(phase, client, monkeypatch):
+    """Kill a worker when a function is called; return the list of who is left to."""
     client.wait_for_workers(2, timeout=60)
     victims = list(client.run(os.getpid).values())
     call = on_cluster.ClusterRun.__call__
@@ -238,9 +246,105 @@ def test_a_worker_is_killed(phase, client, rng, monkeypatch):
         return call(run, function, *arguments)
 
     monkeypatch.setattr(on_cluster.ClusterRun, "__call__", call_and_kill)
+    return victims
+
+
+@pytest.mark.parametrize("phase", ["describe", "draw_rows", "evaluate", "hessian"])
+def test_a_worker_is_killed(phase, client, rng, monkeypatch):
+    """During any phase: the fit goes on, and ends at the same optimum."""
+    X = rng.standard_normal((12_000, 8))
+    y = (X[:, 0] + rng.logistic(size=12_000) > 3).astype(int)
+    settings = {"alpha": 1e-3, "random_state": 0}
+    plain = fit_partitions(AWSGDClassifier(**settings), runner(X, y, 2000))
+    victims = kill_during(phase, client, monkeypatch)
     model = DaskAWSGDClassifier(**settings).fit(*in_blocks(X, y, 2000))
     assert not victims
     np.testing.assert_array_equal(model.coef_, plain.coef_)
+
+
+@pytest.fixture
+def ratings(rng):
+    X = rng.normal(size=(600, 3)) @ rng.normal(size=(3, 10))
+    return X + rng.normal(size=X.shape)
+
+
+def factorized(X, weights=None, size=150, **settings):
+    """Return what is factorized in the same blocks, in this process."""
+    parts = [
+        MatrixPartition(
+            X[i : i + size],
+            None if weights is None else weights[i : i + size],
+            number=i // size,
+        )
+        for i in range(0, X.shape[0], size)
+    ]
+    return factorize_partitions(
+        AWSGDMatrixFactorization(3, tol=0.05, random_state=0, **settings),
+        lambda function, *arguments: [function(p, *arguments) for p in parts],
+    )
+
+
+def assert_same_components(model, other):
+    """Products of matrices depend on where in memory these begin, in the last digit."""
+    np.testing.assert_allclose(model.components_, other.components_, atol=1e-9)
+
+
+def test_factorization(client, ratings, rng):
+    X, weights = ratings, rng.random(ratings.shape)
+    X[rng.random(X.shape) < 0.2] = np.nan
+    dX, dw = (da.from_array(array, chunks=(150, 5)) for array in (X, weights))
+    model = DaskAWSGDMatrixFactorization(3, tol=0.05, random_state=0).fit(
+        dX, entry_weight=dw
+    )
+    plain = factorized(X, weights)
+    assert_same_components(model, plain)
+    local = model.to_local()
+    assert type(local) is AWSGDMatrixFactorization
+    assert local.get_params() == model.get_params()
+    for method in ("transform", "predict", "recommend"):
+        lazy, expected = getattr(model, method)(dX), getattr(local, method)(X)
+        assert isinstance(lazy, da.Array)
+        assert (lazy.shape, lazy.dtype) == (expected.shape, expected.dtype)
+        np.testing.assert_allclose(lazy.compute(), expected, rtol=1e-9)
+        np.testing.assert_array_equal(getattr(model, method)(X), expected)
+    back = model.inverse_transform(model.transform(dX))
+    np.testing.assert_allclose(back.compute(), local.predict(X), rtol=1e-9)
+    assert model.recommend(dX, k=2).shape == (600, 2)
+    np.testing.assert_array_equal(
+        model.predict_entries(X, [0, 5], [1, 2]),
+        local.predict_entries(X, [0, 5], [1, 2]),
+    )
+    assert model.score(X) == local.score(X)
+    for call in (
+        lambda: model.partial_fit(dX),
+        lambda: model.score(dX),
+        lambda: model.predict_entries(dX, [0], [0]),
+    ):
+        with pytest.raises(TypeError, match="in one place"):
+            call()
+
+
+def test_factorization_of_csr_and_frames(client, ratings):
+    X = np.where(np.abs(ratings) < 1, 0, ratings)
+    dX = da.from_array(X, chunks=(150, -1)).map_blocks(sparse.csr_array)
+    model = DaskAWSGDMatrixFactorization(3, tol=0.05, random_state=0).fit(dX)
+    plain = factorized(sparse.csr_array(X))
+    assert_same_components(model, plain)
+    np.testing.assert_allclose(model.transform(dX), plain.transform(X), rtol=1e-6)
+    frame = pd.DataFrame(X, columns=list("abcdefghij"))
+    lazy = dd.from_pandas(frame, npartitions=4)
+    model.fit(lazy[lazy["a"] > -1])
+    assert list(model.feature_names_in_) == list(frame)
+    factors = model.transform(lazy)
+    assert factors.compute().shape == (600, 3)
+
+
+def test_a_worker_is_killed_during_a_factorization(client, ratings, monkeypatch):
+    victims = kill_during("equations", client, monkeypatch)
+    dX = da.from_array(ratings, chunks=(150, -1))
+    model = DaskAWSGDMatrixFactorization(3, tol=0.05, random_state=0).fit(dX)
+    assert not victims
+    assert_same_components(model, factorized(ratings))
 
 
 def test_a_lost_client_raises(client, imbalanced, monkeypatch):

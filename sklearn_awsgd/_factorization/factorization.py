@@ -332,7 +332,8 @@ class AWSGDMatrixFactorization(FactorizationModel):
                     setattr(self, name, copy.deepcopy(getattr(self, name)))
                 self._history = self._history.copy()
                 factors = self._row_factors(data)
-            self._train(data, factors, max_iter=None)
+            factors = self._train(data, factors, max_iter=None)
+            self._set_error(self._mean_loss(data, factors))
             self._history.thin()
         return self
 
@@ -406,16 +407,19 @@ class AWSGDMatrixFactorization(FactorizationModel):
         return factors
 
     @with_callbacks
-    def _train_told(self, data, X):
+    def _train_told(self, data, X, finish=None):
         """Train, and tell callbacks of it, with what was given to fit."""
         with told_fit(self, X, max_subtasks=self.max_iter) as fit_task:
             factors = self._random_factors(data.X.shape[0])
-            self._train(data, factors, self.max_iter, fit_task)
+            factors = self._train(data, factors, self.max_iter, fit_task, finish)
+            if finish is None:
+                self._set_error(self._mean_loss(data, factors))
 
-    def _train(self, data, row_factors, max_iter, fit_task=None):
-        """Train on the rows of `data` and assign the fitted attributes.
+    def _train(self, data, row_factors, max_iter, fit_task=None, finish=None):
+        """Train on the rows of `data`, assign fitted attributes, return row factors.
 
-        `max_iter` is None for a chunk of a stream; `fit_task` is for callbacks.
+        `max_iter` is None for a chunk of a stream; `fit_task` is for callbacks; with
+        `finish` a fit ends on other rows than these, as by `_finish` on these.
         """
         streaming = max_iter is None
         self._pass_length = None if streaming else self._draws_of_pass(data)
@@ -454,22 +458,17 @@ class AWSGDMatrixFactorization(FactorizationModel):
             ),
             pass_cost=data.pass_cost,
         )
-        finishing = not streaming and self._can_finish(data)
+        elsewhere = finish is not None
+        if not (elsewhere or streaming) and self._can_finish(data):
+            finish = partial(self._finish, data, rows)
         first = budget
-        if finishing:
-            first = replace(budget, max_passes=min(max_iter, SAMPLING_PASSES))
+        if finish is not None:
+            first = replace(budget, max_passes=min(max_iter, SAMPLING_PASSES), tol=None)
         outcome = self._run(problem, data, first, log, streaming)
-        if finishing and not outcome.converged:
-            n_solved, outcome.converged = solve_alternately(
-                partial(self._make_solver, data),
-                rows,
-                self._columns,
-                budget.after(outcome.n_iter),
-                log,
-                self._pass_length,
-            )
+        if finish is not None:
+            n_solved, outcome.converged = finish(budget.after(outcome.n_iter), log)
             self.n_iter_ += n_solved
-        if data.kind == "missing" and not streaming:
+        if data.kind == "missing" and not streaming and not elsewhere:
             # Nothing is known of a column without entries, also not its first factors.
             self._columns["columns"][data.column_counts() == 0] = 0.0
         self._history.extend([log])
@@ -488,9 +487,24 @@ class AWSGDMatrixFactorization(FactorizationModel):
         if self.fit_bias:
             row_factors = np.column_stack([row_factors, rows["row_bias"]])
         vars(self).update(self._column_attributes(data.X.dtype))
-        self.reconstruction_err_ = self._mean_loss(data, row_factors)
-        if not np.isfinite(self.reconstruction_err_):
+        return row_factors
+
+    def _set_error(self, mean_loss):
+        """Set the mean loss, if it is one."""
+        self.reconstruction_err_ = mean_loss
+        if not np.isfinite(mean_loss):
             raise ValueError(self._overflow_message())
+
+    def _finish(self, data, rows, budget, log):
+        """Solve exactly, for all rows and all columns in turn."""
+        return solve_alternately(
+            partial(self._make_solver, data),
+            rows,
+            self._columns,
+            budget,
+            log,
+            self._pass_length,
+        )
 
     def _column_attributes(self, dtype, columns=None):
         """Return the attributes of the columns, from factors with their bias last."""

@@ -14,6 +14,16 @@ from sklearn_awsgd._factorization.row_solver import CommonSystem
 SAMPLING_PASSES = 2
 
 
+def basis_of(factors, baseline, gain):
+    """Return what the other side is multiplied by, and what is added.
+
+    The last of the factors is the bias, which is multiplied by `gain`.
+    """
+    offset = baseline + gain * factors[:, -1]
+    constant = np.full((len(factors), int(gain > 0)), gain)
+    return np.column_stack([factors[:, :-1], constant]), offset
+
+
 class AlternatingSolver:
     """Minimises the objective of a factorization over one side at a time.
 
@@ -43,10 +53,7 @@ class AlternatingSolver:
         self._product = self._of_rows = self._of_entries = None
 
     def _basis(self, factors):
-        """Return what the other side is multiplied by, and what is added."""
-        offset = self.baseline + self.gain * factors[:, -1]
-        constant = np.full((len(factors), int(self.gain > 0)), self.gain)
-        return np.column_stack([factors[:, :-1], constant]), offset
+        return basis_of(factors, self.baseline, self.gain)
 
     def solve_rows(self):
         """Solve for the rows, the columns held fixed."""
@@ -150,11 +157,29 @@ def solve_alternately(make_solver, rows, columns, budget, log, pass_length):
     """
     if budget.is_spent(0):
         return 0, False
-    n_draws = log.records[-1].draws
     solver = make_solver(
         np.column_stack([rows["rows"], rows["row_bias"]]),
         np.column_stack([columns["columns"], columns["column_bias"]]),
     )
+    n_iter, converged = alternate(solver, budget, log, pass_length)
+    rows["rows"][:], rows["row_bias"][:] = solver.rows[:, :-1], solver.rows[:, -1]
+    columns["columns"][:] = solver.columns[:, :-1]
+    columns["column_bias"][:] = solver.columns[:, -1]
+    return n_iter, converged
+
+
+def alternate(solver, budget, log, pass_length):
+    """Solve for rows and columns in turn, at least once for the rows.
+
+    Parameters
+    ----------
+    solver : object
+        With `solve_rows`, `solve_columns`, `objective` and `columns`, as an
+        :class:`AlternatingSolver`.
+    budget, log, pass_length : Budget, Log, int
+        As for :func:`solve_alternately`, which says what is returned.
+    """
+    n_draws = log.records[-1].draws
     solver.solve_rows()
     n_iter, converged, last = 1, False, solver.objective()
     log.add_exact(n_draws + pass_length, last, parameters=lambda: solver.columns)
@@ -169,9 +194,7 @@ def solve_alternately(make_solver, rows, columns, budget, log, pass_length):
             parameters=lambda: solver.columns,
             n_passes=2,
         )
-        converged = last - objective <= budget.tol * abs(last)
+        if budget.tol is not None:
+            converged = last - objective <= budget.tol * abs(last)
         last = objective
-    rows["rows"][:], rows["row_bias"][:] = solver.rows[:, :-1], solver.rows[:, -1]
-    columns["columns"][:] = solver.columns[:, :-1]
-    columns["column_bias"][:] = solver.columns[:, -1]
     return n_iter, converged

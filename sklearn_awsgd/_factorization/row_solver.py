@@ -134,14 +134,14 @@ class CommonSystem:
 
     def __init__(self, gram, pull, n_columns, alpha):
         self._gram, self._pull = gram.copy(), pull
-        _add_ridge(self._gram[None], np.array([alpha * n_columns]))
+        add_ridge(self._gram[None], np.array([alpha * n_columns]))
 
     def solve(self, product):
         """Return the factors of rows, given the rows times the factors of columns."""
         return np.linalg.solve(self._gram, (product - self._pull).T).T
 
 
-def _add_ridge(grams, ridge):
+def add_ridge(grams, ridge):
     """Add a ridge to each matrix of a stack, in place."""
     diagonal = np.einsum("ikk->ik", grams)
     trace = diagonal.sum(axis=1)
@@ -150,7 +150,7 @@ def _add_ridge(grams, ridge):
     diagonal += np.where(ridge > 0, ridge, 1.0)[:, None]
 
 
-def _outer_products(factors):
+def outer_products(factors):
     """Return the upper triangles of v v', one row for each column of X.
 
     And for each element of v v' where it is in the triangle.
@@ -163,7 +163,7 @@ def _outer_products(factors):
     return factors[:, upper[0]] * factors[:, upper[1]], place
 
 
-def _stack(triangles, place):
+def stack_triangles(triangles, place):
     """Return symmetric matrices from their upper triangles."""
     return np.take(triangles, place, axis=1)
 
@@ -180,7 +180,7 @@ def _make_squared(data, factors, offset, alpha):
     n_rows, n_columns = X.shape
     # What every cell of the matrix has, stored or not.
     background = data.unstored_weight if data.kind == "zeros" else 0.0
-    outer, place = _outer_products(factors)
+    outer, place = outer_products(factors)
     thin = sparse.issparse(X) and X.nnz < DENSE_SHARE * n_rows * n_columns
 
     def solve(rows):
@@ -200,14 +200,14 @@ def _make_squared(data, factors, offset, alpha):
         else:
             weights = _dense_weights(data, rows)
             pull = weights * (X[rows] - offset)
-        grams = _stack(weights @ outer, place)
+        grams = stack_triangles(weights @ outer, place)
         target = pull @ factors
         total = np.asarray(weights.sum(axis=1)).ravel()
         if background:
             grams += background * (factors.T @ factors)
             target = target - background * (offset @ factors)
             total = total + background * n_columns
-        _add_ridge(grams, alpha * total)
+        add_ridge(grams, alpha * total)
         return np.linalg.solve(grams, target[:, :, None])[:, :, 0]
 
     return solve
@@ -242,7 +242,7 @@ def dense_blocks(data):
 
 def _make_newton(data, factors, offset, loss, epsilon, alpha):
     """Return a function that solves some rows, by Newton's method with halved steps."""
-    outer, place = _outer_products(factors)
+    outer, place = outer_products(factors)
 
     def objective(u, y, weight, ridge):
         value, first, curvature = evaluate_loss(
@@ -262,8 +262,8 @@ def _make_newton(data, factors, offset, loss, epsilon, alpha):
             ridge = alpha * weight.sum(axis=1)
             value, first, curvature = objective(u, y, weight, ridge)
             gradient = first @ factors + ridge[:, None] * u
-            grams = _stack(curvature @ outer, place)
-            _add_ridge(grams, ridge)
+            grams = stack_triangles(curvature @ outer, place)
+            add_ridge(grams, ridge)
             move = np.linalg.solve(grams, gradient[:, :, None])[:, :, 0]
             expected = (move * gradient).sum(axis=1)
             length = np.ones(len(active))

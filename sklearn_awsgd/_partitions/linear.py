@@ -73,7 +73,7 @@ def fit_partitions(estimator, run, coef_init=None, intercept_init=None):
         The fitted estimator.
     """
     with unchanged_on_failure(estimator):
-        check_settings(estimator)
+        check_settings(estimator, UNSUPPORTED)
         facts = merge_facts(run(rows.describe, is_classifier(estimator)))
         if not hasattr(estimator, "feature_names_in_"):
             empty = np.empty((0, facts.n_features))
@@ -106,10 +106,10 @@ def fit_partitions(estimator, run, coef_init=None, intercept_init=None):
     return estimator
 
 
-def check_settings(estimator):
+def check_settings(estimator, unsupported):
     """Refuse what needs all rows in one place."""
     estimator._check_params()
-    for name, only in UNSUPPORTED.items():
+    for name, only in unsupported.items():
         value = getattr(estimator, name)
         if value != only or type(value) is not type(only):
             raise ValueError(
@@ -118,8 +118,8 @@ def check_settings(estimator):
             )
 
 
-def merge_facts(parts):
-    """Return the Facts of all rows, from those of the partitions."""
+def merge_alike(parts):
+    """Return what is known of the partitions with rows, which have to be alike."""
     parts = list(parts)
     present = [part for part in parts if part.n_rows]
     if not present:
@@ -136,6 +136,13 @@ def merge_facts(parts):
                     f"partition {first.number} has {name}={getattr(first, name)}; all "
                     "have to be alike."
                 )
+    return present
+
+
+def merge_facts(parts):
+    """Return the Facts of all rows, from those of the partitions."""
+    present = merge_alike(parts)
+    first = present[0]
     largest = max(part.largest_weight for part in present)
     if largest == 0:
         raise ValueError(

@@ -4,6 +4,7 @@ All functions take a partition and small arguments, and return something small: 
 a partition has to be made anew, the result is the same.
 """
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 
@@ -28,6 +29,21 @@ from sklearn_awsgd._validation import check_rows, check_sparse
 
 # Between the random starts of partitions: its multiples are spread evenly.
 GOLDEN = (np.sqrt(5) - 1) / 2
+
+
+@contextmanager
+def naming_partition(number):
+    """Say of which partition an error tells."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"Partition {number}: {error}") from error
+
+
+def size_of(X):
+    """Return the bytes of an array or a sparse matrix."""
+    parts = (X.data, X.indices, X.indptr) if sparse.issparse(X) else (X,)
+    return sum(part.nbytes for part in parts)
 
 
 @dataclass(frozen=True)
@@ -92,10 +108,8 @@ class Partition:
 
     def __init__(self, X, y, sample_weight=None, number=0):
         self.number = number
-        try:
+        with naming_partition(number):
             self._load(X, y, sample_weight)
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"Partition {number}: {error}") from error
         self._forget()
 
     def _load(self, X, y, sample_weight):
@@ -140,9 +154,7 @@ class Partition:
 
     def __sizeof__(self):
         """Return the bytes of the arrays: clusters ask, and save what is too much."""
-        X = self.X
-        parts = (X.data, X.indices, X.indptr) if sparse.issparse(X) else (X,)
-        return sum(part.nbytes for part in (*parts, self.y, self.norms2))
+        return sum(map(size_of, (self.X, self.y, self.norms2)))
 
     def _forget(self):
         # What the last calls have found out; all of it can be found out again.
@@ -170,13 +182,8 @@ class Partition:
         counts = weight > 0
         if not counts.any():
             return facts
-        try:
-            if classify:
-                y = check_labels(self.y, None)
-            else:
-                y = check_real_targets(self.y)
-        except ValueError as error:
-            raise ValueError(f"Partition {self.number}: {error}") from error
+        with naming_partition(self.number):
+            y = check_labels(self.y, None) if classify else check_real_targets(self.y)
         if not classify:
             y, weight = y[counts], weight[counts]
             mean = np.average(y, weights=weight)

@@ -1,0 +1,185 @@
+"""What a step of all columns needs of some rows, as sums that can be added anywhere.
+
+With the factors of the rows solved exactly for given columns, the objective is a sum of
+one function for each column. Their gradients and curvatures are sums over rows: one
+Newton step from them is the exact solution for the squared error, and a step that
+cannot raise the objective for the other losses.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from sklearn_awsgd._factorization.finish import basis_of
+from sklearn_awsgd._factorization.row_solver import (
+    add_ridge,
+    dense_block,
+    deviance,
+    evaluate_loss,
+    outer_products,
+    row_blocks,
+    solve_rows,
+    stack_triangles,
+)
+
+
+@dataclass(frozen=True)
+class Scales:
+    """What the objective of a factorization depends on besides entries and factors."""
+
+    loss: str
+    epsilon: float
+    ridge: float
+    baseline: float
+    gain: float
+    # Whether all columns of all rows have the same equations: there are no holes and no
+    # weights, and the loss is squared.
+    is_common: bool
+
+    @property
+    def is_damped(self):
+        """Whether a whole Newton step may be too long.
+
+        The parabola of "huber" is nowhere below the loss.
+        """
+        return self.loss in ("log_loss", "poisson")
+
+
+@dataclass
+class ColumnEquations:
+    """Sums over rows.
+
+    Where all columns have the same equations, there is one triangle and one mass.
+    """
+
+    loss: float  # of the entries
+    deviance: float  # likewise, less that of the best predictions
+    row_ridge: float  # squared factors of rows, each times the mass of the row
+    mass: np.ndarray  # weights of the entries of columns
+    gradient: np.ndarray  # of the loss, for each column
+    triangles: np.ndarray  # upper ones of the curvatures
+    longest: float  # norm of what the factors of columns are multiplied by, at most
+
+    def __add__(self, other):
+        return ColumnEquations(
+            *(a + b for a, b in zip(self._sums(), other._sums(), strict=True)),
+            max(self.longest, other.longest),
+        )
+
+    def times(self, factor):
+        """Return the sums of rows that count so many times."""
+        return ColumnEquations(*(factor * a for a in self._sums()), self.longest)
+
+    def _sums(self):
+        return list(vars(self).values())[:-1]
+
+    def objective(self, columns, ridge):
+        """Return the sum of losses and ridge over all entries."""
+        of_columns = np.sum(self.mass[:, None] * columns**2)
+        return self.loss + ridge / 2 * (self.row_ridge + of_columns)
+
+    def step(self, columns, scales):
+        """Return the factors of columns after a step."""
+        ridge = scales.ridge * self.mass
+        _, place = outer_products(np.zeros((1, columns.shape[1])))
+        grams = stack_triangles(self.triangles, place)
+        add_ridge(grams, ridge)
+        gradient = self.gradient + ridge[:, None] * columns
+        if scales.is_common:
+            return columns - np.linalg.solve(grams[0], gradient.T).T
+        move = np.linalg.solve(grams, gradient[:, :, None])[:, :, 0]
+        if scales.is_damped:
+            # |loss'''| <= loss'': along a Newton step that changes no prediction by
+            # more than r, the objective falls up to the part log(1 + r) / r at least.
+            reach = self.longest * np.linalg.norm(move, axis=1)
+            reach = np.maximum(reach, 1e-12)
+            move *= (np.log1p(reach) / reach)[:, None]
+        return columns - move
+
+
+def column_equations(data, columns, scales):
+    """Return the ColumnEquations of some rows, whose factors are solved first.
+
+    Parameters
+    ----------
+    data : EntryData
+        Entries of the rows.
+    columns : ndarray of shape (n_columns, n_components + 1)
+        Factors of the columns, with the bias last.
+    scales : Scales
+        Of the model.
+    """
+    basis, offset = basis_of(columns, scales.baseline, scales.gain)
+    rows = solve_rows(data, basis, offset, scales.loss, scales.epsilon, scales.ridge)
+    columns = columns[:, : basis.shape[1]]
+    squares = np.einsum("ik,ik->i", rows, rows)
+    if scales.gain == 0:
+        rows = np.column_stack([rows, np.zeros(len(rows))])
+    basis, offset = basis_of(rows, scales.baseline, scales.gain)
+    longest = float(np.sqrt(np.einsum("ik,ik->i", basis, basis).max(initial=0.0)))
+    sums = _common_sums if scales.is_common else _sums_of_cells
+    return ColumnEquations(
+        *sums(data, basis, offset, columns, squares, scales), longest
+    )
+
+
+def _common_sums(data, basis, offset, columns, squares, scales):
+    X, (n_rows, n_columns) = data.X, data.X.shape
+    product, gram, pull = X.T @ basis, basis.T @ basis, offset @ basis
+    by_columns = columns @ gram
+    values = X.data if sparse.issparse(X) else X.ravel()
+    total2 = np.einsum("e,e->", values, values, dtype=np.float64)
+    row_sums = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
+    fit = np.sum(columns * product) + row_sums @ offset
+    square = np.sum(by_columns * columns) + 2 * np.sum(columns @ pull)
+    square += n_columns * (offset @ offset)
+    loss = max(total2 - 2 * fit + square, 0.0) / 2
+    upper = np.triu_indices(len(gram))
+    return (
+        loss,
+        loss,
+        n_columns * squares.sum(),
+        np.array([float(n_rows)]),
+        by_columns + pull - product,
+        gram[upper][None],
+    )
+
+
+def _sums_of_cells(data, basis, offset, columns, squares, scales):
+    (n_rows, n_columns), size = data.X.shape, basis.shape[1]
+    loss = total_deviance = ridge = 0.0
+    mass, gradient = np.zeros(n_columns), np.zeros((n_columns, size))
+    triangles = np.zeros((n_columns, size * (size + 1) // 2))
+    for part in row_blocks(n_rows, max(triangles.shape[1], n_columns)):
+        y, weight, z, place = _cells(data, part, basis[part], offset[part], columns)
+        value, first, curvature = evaluate_loss(scales.loss, scales.epsilon, y, z)
+        outer, _ = outer_products(basis[part])
+        gradient += place(weight * first).T @ basis[part]
+        triangles += place(weight * curvature).T @ outer
+        placed = place(weight)
+        mass += np.asarray(placed.sum(axis=0)).ravel()
+        ridge += np.asarray(placed.sum(axis=1)).ravel() @ squares[part]
+        loss += np.sum(weight * value)
+        total_deviance += np.sum(weight * deviance(scales.loss, scales.epsilon, y, z))
+    return loss, total_deviance, ridge, mass, gradient, triangles
+
+
+def _cells(data, part, basis, offset, columns):
+    """Return values, weights and predictions of entries, and what places such numbers.
+
+    Entries that are missing in a sparse matrix take no time.
+    """
+    if not (sparse.issparse(data.X) and data.kind == "missing"):
+        y, weight = dense_block(data, part)
+        z = basis @ columns.T + offset[:, None]
+        return y, weight, z, lambda numbers: numbers
+    X = data.X[part]
+    i, j = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr)), X.indices
+    z = np.einsum("ek,ek->e", basis[i], columns[j]) + offset[i]
+    weight = np.ones(X.nnz) if data.weights is None else data.weights[part].data
+
+    def place(numbers):
+        return sparse.csr_array((numbers, X.indices, X.indptr), X.shape)
+
+    return X.data.astype(np.float64, copy=False), weight, z, place
