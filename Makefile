@@ -66,7 +66,7 @@ wheel: .venv/package
 		../tests/test_classifier.py
 
 # The real data are read from the folder that SKLEARN_AWSGD_DATA names.
-bench: .venv/package
+bench: .venv/package .venv/extra-test
 	$(BIN)/python benchmarks/bench_step_cost.py
 	$(BIN)/python benchmarks/bench_time_to_optimum.py
 	$(BIN)/python benchmarks/bench_sampling.py
@@ -77,6 +77,7 @@ bench: .venv/package
 	$(BIN)/python benchmarks/bench_policy.py
 	$(BIN)/python benchmarks/bench_scale.py
 	$(BIN)/python benchmarks/bench_time_aware.py
+	$(BIN)/python benchmarks/bench_dask.py
 	$(BIN)/python benchmarks/bench_small.py
 
 # The long forms of what the tests do in short: each takes from minutes to hours. What

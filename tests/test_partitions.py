@@ -133,6 +133,42 @@ def test_several_problems(kind, three_classes):
     np.testing.assert_array_equal(model.predict(X), local.predict(X))
 
 
+@pytest.mark.parametrize("n_features", [2, 150])
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+def test_softmax(n_features, class_weight, three_classes, rng):
+    """With the curvature of all classes, and with conjugate gradients on a sample."""
+    X, y = three_classes
+    X = np.column_stack([X, rng.standard_normal((len(y), n_features))])
+    settings = {"alpha": 0.01, "tol": 1e-8, "random_state": 0}
+    model = AWSGDClassifier("multinomial", class_weight=class_weight, **settings)
+    assert_same_optimum(model, X, y, cut(X, y, bounds=(100, 100, 220)))
+    assert 0 <= model.duality_gap_[0] < 1e-5 * objective(model)
+    # At the optimum, where the penalty is least.
+    np.testing.assert_allclose(model.coef_.sum(axis=0), 0, atol=1e-4)
+
+
+def test_softmax_of_wide_rows_and_of_few_that_travel(rng, monkeypatch):
+    X = sparse.random_array((600, 3100), density=0.01, rng=rng, format="csr")
+    y = np.argmax(X @ rng.standard_normal((3100, 3)), axis=1)
+    model = AWSGDClassifier("multinomial", alpha=0.01, tol=1e-6, random_state=0)
+    assert_same_optimum(model, X, y, cut(X, y))
+    monkeypatch.setattr(linear, "MOST_NUMBERS", 5000)
+    X = rng.standard_normal((2000, 8))
+    y = np.argmax(X[:, :4] + rng.gumbel(size=(2000, 4)), axis=1)
+    model = AWSGDClassifier("multinomial", alpha=0.01, tol=1e-8, random_state=0)
+    assert_same_optimum(model, X, y, cut(X, y))
+
+
+def test_l1_penalties_that_need_all_rows(rng):
+    X, y = rng.standard_normal((60, 3100)), np.arange(60) % 3
+    for model, text in [
+        (AWSGDClassifier(penalty="l1"), "An l1 penalty with 3100 features"),
+        (AWSGDClassifier("multinomial", penalty="l1"), "'multinomial' with an l1"),
+    ]:
+        with pytest.raises(ValueError, match=text):
+            fit_partitions(model, runner(cut(X, y, bounds=(20, 30))))
+
+
 def test_partitions_of_one_class_each(imbalanced):
     X, y = imbalanced
     order = np.argsort(y, kind="stable")

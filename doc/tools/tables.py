@@ -315,7 +315,93 @@ def sources():
     return f"{latency}\n{large}\n{overhead}"
 
 
+def cluster_peers():
+    """Return seconds to the optimum on a cluster, and those of the best peer."""
+    rows = [row for row in read("dask")["summary"] if row["measure"] == "seconds"]
+    return rst_table(
+        ["rows", "to", "ours", "best peer", "its time", "ours / best peer"],
+        [
+            [
+                row["set"],
+                f"{100 * row['target']:g} %",
+                f"{row['ours']:.1f} s",
+                row["best peer"],
+                number(row["peer"]),
+                number(row["share"]),
+            ]
+            for row in rows
+        ],
+    )
+
+
+def cluster_local():
+    """Return seconds of the same fit on a cluster and on one machine."""
+    return rst_table(
+        [
+            "tol",
+            "where",
+            "seconds",
+            "CPU seconds",
+            "passes",
+            "time / best of one machine",
+        ],
+        [
+            [
+                f"{row['tol']:g}",
+                row["where"],
+                number(row["seconds"]),
+                number(row["CPU seconds"]),
+                row["passes"],
+                number(row["ratio"]),
+            ]
+            for row in read("dask")["local"]
+        ],
+    )
+
+
+def cluster_bytes():
+    """Return bytes that are sent for each block, by function and number of rows."""
+    rows = read("dask")["bytes"]
+    sizes = sorted({row["rows"] for row in rows})
+    names = list(dict.fromkeys(row["function"] for row in rows))
+    found = {(row["function"], row["rows"]): row for row in rows}
+    return rst_table(
+        ["function", *(f"{way}, {n:,} rows" for n in sizes for way in ("to", "from"))],
+        [
+            [
+                name,
+                *(
+                    f"{found[name, n][f'bytes {way} a block']:,}"
+                    for n in sizes
+                    for way in ("to", "from")
+                ),
+            ]
+            for name in names
+        ],
+    )
+
+
+def cluster_memory():
+    """Return what a fit took on more rows than the workers may hold."""
+    return rst_table(
+        ["GB of rows", "limit of each of two workers, GB", "seconds", "passes"],
+        [
+            [
+                number(row["GB"]),
+                row["limit of a worker, GB"],
+                number(row["seconds"]),
+                row["passes"],
+            ]
+            for row in read("dask")["memory"]
+        ],
+    )
+
+
 PAGES = {
+    "cluster_bytes": cluster_bytes,
+    "cluster_peers": cluster_peers,
+    "cluster_local": cluster_local,
+    "cluster_memory": cluster_memory,
     "slow_rows": slow_rows,
     "sources": sources,
     "solvers": all_solvers,

@@ -224,10 +224,7 @@ class SoftmaxSums:
             Draws the sample.
         """
         mass = 1 / self.n_samples if self.mass is None else self.mass
-        # A row that is fitted well has next to no curvature now, but may have some
-        # after the next step.
-        sizes = spreads + 0.01 * expectation(spreads, self.mass) + 1e-300
-        chosen, times = systematic_sample(mass * sizes * (self.norms2 + 1), n_rows, rng)
+        chosen, times = systematic_sample(self.sizes(spreads), n_rows, rng)
         X, p = self.probabilities(v, chosen)
         weights = times * np.broadcast_to(mass, self.n_samples)[chosen]
         dtype = self._sample_dtype
@@ -240,6 +237,14 @@ class SoftmaxSums:
         return CurvatureSample(
             rows, weights.astype(dtype), p.astype(dtype), self.blocks.run
         )
+
+    def sizes(self, spreads):
+        """Return what rows of a CurvatureSample are drawn in proportion to."""
+        mass = 1 / self.n_samples if self.mass is None else self.mass
+        # A row that is fitted well has next to no curvature now, but may have some
+        # after the next step.
+        spreads = spreads + 0.01 * expectation(spreads, self.mass) + 1e-300
+        return mass * spreads * (self.norms2 + 1)
 
     def probabilities(self, v, chosen):
         """Return some rows, by their numbers, and the probabilities of classes."""

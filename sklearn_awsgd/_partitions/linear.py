@@ -13,7 +13,7 @@ spread.
 """
 
 from dataclasses import dataclass, fields, replace
-from functools import partial
+from functools import cached_property, partial
 from uuid import uuid4
 
 import numpy as np
@@ -25,9 +25,10 @@ from sklearn.utils.validation import validate_data
 from sklearn_awsgd._linear.data import LARGEST_TOTAL, Data, StreamWeights
 from sklearn_awsgd._linear.objectives import best_constant
 from sklearn_awsgd._linear.phases.kinks import descend_over_kinks
+from sklearn_awsgd._linear.softmax_sums import CurvatureSample
 from sklearn_awsgd._linear.streams.seed import seed_of
 from sklearn_awsgd._linear.targets import RealTarget
-from sklearn_awsgd._linear.tasks import LinearTask
+from sklearn_awsgd._linear.tasks import LinearTask, SoftmaxTask
 from sklearn_awsgd._linear.train import conclude, solve_constant, train_to_optimum
 from sklearn_awsgd._partitions import rows
 from sklearn_awsgd._partitions.rows import Facts, Problem, add_up
@@ -205,11 +206,6 @@ def learn_classes(estimator, facts):
                 "targets; use sample_weight."
             )
     estimator._set_classes(labels)
-    if estimator._classes.is_softmax:
-        raise ValueError(
-            "loss='multinomial' with three classes or more is not available on "
-            "partitions; use loss='log_loss', one problem for each class."
-        )
     return estimator._classes
 
 
@@ -336,6 +332,50 @@ class PartitionedSums:
         return diagonal
 
 
+class PartitionedSoftmaxSums(PartitionedSums):
+    """What :class:`~sklearn_awsgd._linear.softmax_sums.SoftmaxSums` has, likewise."""
+
+    def __init__(self, run, problem, facts):
+        super().__init__(run, problem, facts, width=0.0)
+        self.n_classes = len(problem.constants)
+        self._problem, self._per_row = problem, facts.n_numbers / facts.n_rows
+
+    def _sum_of_classes(self, function, *arguments):
+        (total,) = add_up(self._run(function, self._problem, *arguments))
+        return total
+
+    @cached_property
+    def class_sums(self):
+        """Sum of P x of the rows of each class, that of P last."""
+        return self._sum_of_classes(rows.class_sums)
+
+    def sample(self, v, spreads, n_rows, rng):
+        """Return a CurvatureSample at v, of no more rows than may travel."""
+        most = MOST_NUMBERS / (self._per_row + self.n_classes)
+        total = self._sum_of_classes(rows.softmax_mass, v)
+        parts = self._run(
+            rows.softmax_sample,
+            self._problem,
+            v,
+            # As many as there are, or more, are all of them.
+            np.inf if n_rows >= self.n_samples <= most else min(n_rows, most),
+            total,
+            rng.random(),
+        )
+        parts = [part for part in parts if part is not None]
+        stack = sparse.vstack if sparse.issparse(parts[0].rows) else np.concatenate
+        whole = stack([part.rows for part in parts])
+        return CurvatureSample(
+            whole.tocsr() if sparse.issparse(whole) else whole,
+            np.concatenate([part.weights for part in parts]),
+            np.concatenate([part.p for part in parts]),
+        )
+
+    def hessian_diagonal(self, v, floor):
+        """Return the diagonals of the classes' Hessians."""
+        return self._sum_of_classes(rows.softmax_diagonal, v, floor)
+
+
 @dataclass(kw_only=True)
 class OnPartitions:
     """What tasks have in common whose rows are in partitions.
@@ -390,12 +430,20 @@ class PartitionedLinearTask(OnPartitions, LinearTask):
     """A LinearTask on partitions."""
 
 
+@dataclass(kw_only=True)
+class PartitionedSoftmaxTask(OnPartitions, SoftmaxTask):
+    """A SoftmaxTask on partitions."""
+
+    def make_sums(self):
+        """Return sums over the rows of all partitions."""
+        return PartitionedSoftmaxSums(self.run, self.problem, self.facts)
+
+
 def make_task(run, problems, facts, target, **settings):
     """Return the task of a target on partitions."""
     problem = problems[settings["number"]]
-    return PartitionedLinearTask(
-        run=run, problem=problem, facts=facts, target=target, **settings
-    )
+    kind = PartitionedLinearTask if target.n_models == 1 else PartitionedSoftmaxTask
+    return kind(run=run, problem=problem, facts=facts, target=target, **settings)
 
 
 def train(task, draws, budget, log, rules):
@@ -403,10 +451,15 @@ def train(task, draws, budget, log, rules):
 
     Parameters and result are those of :func:`sklearn_awsgd._linear.train.train`.
     """
-    if not rules.to_optimum:
+    if task.penalty.l1 > 0 and task.n_models > 1:
         raise ValueError(
-            f"An l1 penalty with {task.n_features} features is trained by draws alone, "
-            "which need all rows in one place; use penalty='l2', or select features."
+            "loss='multinomial' with an l1 penalty needs all rows in one place; use "
+            "penalty='l2', or loss='log_loss', one problem for each class."
+        )
+    if task.penalty.l1 > 0 and not task.has_proximal_steps:
+        raise ValueError(
+            f"An l1 penalty with {task.n_features} features needs all rows of a column "
+            "in one place; use penalty='l2', or select features."
         )
     outcome = Outcome()
     if not task.has("coef"):

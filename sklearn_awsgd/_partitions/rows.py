@@ -361,6 +361,46 @@ def hessian_diagonal(partition, problem, width, v, floor):
     return (share * sums.hessian_diagonal(curvatures, floor),)
 
 
+# The same of softmax regression.
+
+
+@adds_up
+def class_sums(partition, problem):
+    """Return the sums of the rows of each class."""
+    sums, share = partition.sums(problem, 0.0)
+    return (share * sums.class_sums,)
+
+
+@adds_up
+def softmax_mass(partition, problem, v):
+    """Return the sum of what rows of a CurvatureSample are drawn in proportion to."""
+    sums, share = partition.sums(problem, 0.0)
+    return (share * sums.sizes(partition.curvatures(problem, 0.0, v)).sum(),)
+
+
+def softmax_sample(partition, problem, v, n_rows, total, start):
+    """Return a CurvatureSample; all partitions together draw about `n_rows` rows.
+
+    Each draws by its part of `total`, the `softmax_mass` of all.
+    """
+    if partition.share(problem) == 0:
+        return None
+    sums, share = partition.sums(problem, 0.0)
+    spreads = partition.curvatures(problem, 0.0, v)
+    mass = share * sums.sizes(spreads).sum()
+    n_here = int(min(np.ceil(n_rows * mass / total), sums.n_samples))
+    sample = sums.sample(v, spreads, n_here, Start(start, partition.number))
+    sample.weights = share * sample.weights
+    return sample
+
+
+@adds_up
+def softmax_diagonal(partition, problem, v, floor):
+    """Return the diagonals of the classes' Hessians."""
+    sums, share = partition.sums(problem, 0.0)
+    return (share * sums.hessian_diagonal(v, floor),)
+
+
 class Start:
     """The random number of a partition, for functions that draw one.
 
