@@ -142,7 +142,7 @@ def test_softmax(n_features, class_weight, three_classes, rng):
     settings = {"alpha": 0.01, "tol": 1e-8, "random_state": 0}
     model = AWSGDClassifier("multinomial", class_weight=class_weight, **settings)
     assert_same_optimum(model, X, y, cut(X, y, bounds=(100, 100, 220)))
-    assert 0 <= model.duality_gap_[0] < 1e-5 * objective(model)
+    assert 0 <= model.duality_gap_[0] < 1e-3 * objective(model)
     # At the optimum, where the penalty is least.
     np.testing.assert_allclose(model.coef_.sum(axis=0), 0, atol=1e-4)
 

@@ -9,7 +9,6 @@ import copy
 from functools import partial
 
 import numpy as np
-from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
@@ -18,7 +17,7 @@ from sklearn_awsgd._factorization.entries import check_entries
 from sklearn_awsgd._factorization.finish import alternate
 from sklearn_awsgd._partitions import entries
 from sklearn_awsgd._partitions.entries import EntryFacts, Reading
-from sklearn_awsgd._partitions.linear import check_settings, merge_alike
+from sklearn_awsgd._partitions.linear import check_settings, merge_alike, stack
 from sklearn_awsgd._partitions.rows import add_up
 from sklearn_awsgd._validation import unchanged_on_failure
 
@@ -94,11 +93,6 @@ def draw_data(run, reading, facts, random_state):
     start = copy.deepcopy(check_random_state(random_state)).random_sample()
     drawn = [p for p in run(entries.draw_rows, share, start) if p is not None]
     X, weights = zip(*drawn, strict=True)
-
-    def stack(parts):
-        whole = (sparse.vstack if sparse.issparse(parts[0]) else np.concatenate)(parts)
-        return whole.tocsr() if sparse.issparse(whole) else whole
-
     return check_entries(
         stack(X).astype(facts.dtype, copy=False),
         None if weights[0] is None else stack(weights),
@@ -164,6 +158,8 @@ class Finish:
             [columns["columns"][:, :k], columns["column_bias"]]
         )
         n_iter, converged = alternate(self, budget, log, self._facts.n_entries)
+        # Nothing is known of a column without entries, also not its first factors.
+        self.columns[np.broadcast_to(self._equations.mass, len(self.columns)) == 0] = 0
         columns["columns"][:, :k] = self.columns[:, :-1]
         columns["column_bias"][:] = self.columns[:, -1]
         self.mean_loss = self._equations.deviance / self._facts.mass

@@ -22,6 +22,7 @@ from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
+from sklearn_awsgd._linear.blocks import Blocks
 from sklearn_awsgd._linear.data import LARGEST_TOTAL, Data, StreamWeights
 from sklearn_awsgd._linear.objectives import best_constant
 from sklearn_awsgd._linear.phases.kinks import descend_over_kinks
@@ -277,15 +278,20 @@ def draw_data(run, problems, facts, random_state):
     X, y, norms2, counts = zip(
         *(part for part in drawn if part is not None), strict=True
     )
-    stack = sparse.vstack if facts.is_sparse else np.concatenate
-    X = stack(X).astype(facts.dtype, copy=False)
     counts = np.concatenate(counts)
     return Data(
-        X.tocsr() if facts.is_sparse else X,
+        stack(X).astype(facts.dtype, copy=False),
         np.concatenate(y),
         np.concatenate(norms2),
         mass=counts / counts.sum(),
     )
+
+
+def stack(parts):
+    """Return the rows of several arrays or CSR matrices."""
+    if sparse.issparse(parts[0]):
+        return sparse.vstack(parts).tocsr()
+    return np.concatenate(parts)
 
 
 def make_targets(classes, data, facts):
@@ -362,13 +368,13 @@ class PartitionedSoftmaxSums(PartitionedSums):
             total,
             rng.random(),
         )
-        parts = [part for part in parts if part is not None]
-        stack = sparse.vstack if sparse.issparse(parts[0].rows) else np.concatenate
-        whole = stack([part.rows for part in parts])
+        drawn, weights, p = zip(
+            *(part for part in parts if part is not None), strict=True
+        )
+        drawn = stack(drawn)
+        blocks = Blocks(drawn, n_threads=1)
         return CurvatureSample(
-            whole.tocsr() if sparse.issparse(whole) else whole,
-            np.concatenate([part.weights for part in parts]),
-            np.concatenate([part.p for part in parts]),
+            drawn, np.concatenate(weights), np.concatenate(p), blocks.run
         )
 
     def hessian_diagonal(self, v, floor):

@@ -379,9 +379,10 @@ def softmax_mass(partition, problem, v):
 
 
 def softmax_sample(partition, problem, v, n_rows, total, start):
-    """Return a CurvatureSample; all partitions together draw about `n_rows` rows.
+    """Return rows, weights and probabilities of a CurvatureSample.
 
-    Each draws by its part of `total`, the `softmax_mass` of all.
+    All partitions together draw about `n_rows` rows, each by its part of `total`, the
+    `softmax_mass` of all.
     """
     if partition.share(problem) == 0:
         return None
@@ -390,8 +391,7 @@ def softmax_sample(partition, problem, v, n_rows, total, start):
     mass = share * sums.sizes(spreads).sum()
     n_here = int(min(np.ceil(n_rows * mass / total), sums.n_samples))
     sample = sums.sample(v, spreads, n_here, Start(start, partition.number))
-    sample.weights = share * sample.weights
-    return sample
+    return sample.rows, share * sample.weights, sample.p
 
 
 @adds_up
