@@ -7,8 +7,8 @@ Two problems at their full size and at a tenth of it, each in a process of its o
 
 Wanted: no more than 1.2 times the memory of the data at the peak of ``fit`` (rows and
 targets; what the interpreter and its modules take is not counted), and a CPU time for
-each number and pass within 1.5 times that at a tenth of the size. ``--share 0.1`` runs both
-sizes ten times smaller.
+each number and pass within 1.5 times that at a tenth of the size. ``--share 0.1`` runs
+both sizes ten times smaller.
 """
 
 import _common  # isort: skip
