@@ -105,10 +105,10 @@ def bench_choosing(user, item, value, held_out, options):
     model = AWSGDMatrixFactorization(fit_bias=True, unstored="missing", random_state=0)
     X = matrix_from_entries(user[shown], item[shown], value[shown], shape=shape)
     pairs = np.column_stack([user, item])
-    by_rows = GridSearchCV(model, GRID, cv=5, refit=False).fit(X)
+    by_rows = GridSearchCV(model, GRID, cv=10, refit=False).fit(X)
     grid = {f"estimator__{name}": values for name, values in GRID.items()}
     by_entries = GridSearchCV(
-        EntryRegressor(model), grid, cv=EntryKFold(random_state=0), refit=False
+        EntryRegressor(model), grid, cv=EntryKFold(10, random_state=0), refit=False
     ).fit(pairs[shown], value[shown])
     errors = []
     for params in by_rows.cv_results_["params"]:

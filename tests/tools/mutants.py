@@ -103,6 +103,18 @@ MUTANTS = [
         "test_losses.py",
     ),
     Mutant(
+        "observed entries: weights count twice",
+        "root = sqrt(weights[first + e])",
+        "root = weights[first + e]",
+        "test_factorization_training.py",
+    ),
+    Mutant(
+        "observed entries: the ridge does not count entries",
+        "ridge = alpha * total + jitter * ridge",
+        "ridge = alpha + jitter * ridge",
+        "test_factorization_training.py",
+    ),
+    Mutant(
         "steps: the l2 penalty shrinks twice",
         "cdef double growth = 1.0 + rho * self.alpha_l2",
         "cdef double growth = 1.0 + 2.0 * rho * self.alpha_l2",
