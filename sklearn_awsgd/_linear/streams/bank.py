@@ -9,6 +9,9 @@ EVIDENCE_WINDOW = 5000.0
 HANDICAP = 3.0
 # Evidence at which a learner that lost goes on from the past of the one that won.
 RESTART = 15.0
+# A chunk is a surprise when its loss is so many standard deviations above the mean, if
+# that is of so many chunks.
+SURPRISE, KNOWN_LOSSES = 4.0, 2.5
 # No learner is further behind than this, so that one whose time comes is soon heard.
 FURTHEST = 20.0
 
@@ -31,7 +34,10 @@ class Bank:
         self.windows = tuple(windows)
         self.behind = np.full(len(self.windows), HANDICAP)
         self.behind[0] = 0.0
-        self.mean_loss, self.weight = 0.0, 0.0
+        # Mean of the losses of the best, their variance for rows of weight 1, and what
+        # both are means of.
+        self.mean_loss, self.variance, self.weight = 0.0, 0.0, 0.0
+        self.surprised = False
 
     def weights(self, n_learners):
         """Return the weights of the first learners, those that have begun."""
@@ -39,8 +45,22 @@ class Bank:
         return weights / weights.sum()
 
     def is_due(self, k, n):
-        """Return whether learner k begins: not before there is what to forget."""
-        return k < len(self.windows) and n >= self.windows[k]
+        """Return whether learner k begins: not before there is what to forget.
+
+        From the third on only when the one before it is ahead, or when the last chunk
+        was a surprise, so that streams without drift do not pay for it.
+        """
+        due = k < len(self.windows) and n >= self.windows[k]
+        if not due or k == 1:
+            return due
+        return self.surprised or self.behind[k - 1] < self.behind[: k - 1].min()
+
+    def is_over(self, k):
+        """Return whether learner k ends: one of those that only drift calls for."""
+        over = k > 1 and self.behind[k] >= FURTHEST
+        if over:
+            self.behind[k] = HANDICAP
+        return over
 
     def observe(self, losses, weight, is_log_loss):
         """Take in the losses of a chunk before it was learned.
@@ -61,9 +81,8 @@ class Bank:
             The learner that those before it should go on from; 0 is none.
         """
         losses, keep = np.array(losses), np.exp(-weight / EVIDENCE_WINDOW)
+        self._watch(losses.min(), weight, keep)
         if not is_log_loss:
-            self.weight = keep * self.weight + weight
-            self.mean_loss += (losses.min() - weight * self.mean_loss) / self.weight
             losses /= 2 * self.mean_loss + 1e-300
         n = len(losses)
         behind = keep * self.behind[:n] + losses
@@ -74,3 +93,15 @@ class Bank:
             self.behind[:winner] = 0.0
             return winner
         return 0
+
+    def _watch(self, loss, weight, keep):
+        """Take in the loss of the best learner, and see whether it is a surprise."""
+        excess, before = loss - weight * self.mean_loss, self.weight
+        self.surprised = before > KNOWN_LOSSES * weight and excess > SURPRISE * np.sqrt(
+            weight * self.variance
+        )
+        self.weight = keep * before + weight
+        self.mean_loss += excess / self.weight
+        if before:
+            gap = excess * excess / weight - self.variance
+            self.variance += weight / self.weight * gap

@@ -16,8 +16,9 @@ from sklearn_awsgd._linear.streams.narrow import NarrowStream
 # of what is not zero in a row, and for each chunk with the cube of the features.
 NARROW_DENSE, NARROW_SPARSE = 200, 400
 # Rows that the learner which forgets remembers under forgetting="auto": so many for
-# each feature, between two limits.
+# each feature, between two limits. And how much quicker one is that comes with drift.
 SHORTEST_WINDOW, LONGEST_WINDOW, WINDOW_PER_FEATURE = 2500.0, 5000.0, 10.0
+QUICKER = 5.0
 
 
 def is_narrow(X):
@@ -29,7 +30,8 @@ def choose_windows(forgetting, n_features):
     """Return the windows that a value of the parameter `forgetting` stands for."""
     if isinstance(forgetting, str):
         window = max(SHORTEST_WINDOW, WINDOW_PER_FEATURE * n_features)
-        return np.inf, min(window, LONGEST_WINDOW)
+        window = min(window, LONGEST_WINDOW)
+        return np.inf, window, window / QUICKER
     return (1 / forgetting if forgetting > 0 else np.inf,)
 
 
@@ -53,7 +55,7 @@ class WideBank:
     def learn(self, problem, X, sizes, y, a, count):
         """Learn a chunk; see :meth:`NarrowStream.learn`."""
         losses = []
-        if len(self.learners) > 1:
+        if len(self.bank.windows) > 1:
             losses = [learner.loss(problem, X, y, a) for learner in self.learners]
         for learner in self.learners:
             learner.learn(problem, X, sizes, y, a, count)
@@ -64,9 +66,12 @@ class WideBank:
                 self.learners[k] = copy.deepcopy(self.learners[winner])
                 self.learners[k].window = window
         n = len(self.learners)
-        if self.bank.is_due(n, self.learners[0].n):
-            learner = copy.deepcopy(self.learners[0])
+        if self.bank.is_over(n - 1):
+            self.learners.pop()
+        elif self.bank.is_due(n, self.learners[0].n):
+            learner = copy.deepcopy(self.learners[-1])
             learner.window = self.bank.windows[n]
+            learner.rescale(min(learner.window / learner.n, 1.0))
             self.learners.append(learner)
 
     def merge(self, problem, other):

@@ -111,12 +111,16 @@ class NarrowStream:
             return
         losses, weight = self._settle(problem), self.count_since
         self.count_since = 0.0
-        if len(self.pasts) > 1:
+        if len(self.bank.windows) > 1:
             winner = self.bank.observe(losses, weight, problem.is_log_loss)
             if winner:
                 self._restart(winner)
-        if self.bank.is_due(len(self.pasts), self.pasts[0].n):
-            self.pasts.append(self.pasts[0].copy())
+        if self.bank.is_over(len(self.pasts) - 1):
+            self.pasts.pop()
+        elif self.bank.is_due(len(self.pasts), self.pasts[0].n):
+            past = self.pasts[-1].copy()
+            past.rescale(min(self.bank.windows[len(self.pasts)] / past.n, 1.0))
+            self.pasts.append(past)
 
     def merge(self, problem, other, enough=ENOUGH):
         """Take in what another stream has learned: quadratics and memories add."""
@@ -269,7 +273,7 @@ class NarrowStream:
             values, before, shared = settle(
                 past, at_hand, problem, self.scale, sizes, n_old, shared, enough
             )
-            if k == 0 and past.settled is not None and len(self.pasts) > 1:
+            if k == 0 and past.settled is not None and len(self.bank.windows) > 1:
                 before = self._loss_of(problem, past.settled)
             past.settled = None
             losses.append(before)
