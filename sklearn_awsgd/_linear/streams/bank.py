@@ -1,6 +1,7 @@
 """Several rates of forgetting at once, weighted by how well they predict."""
 
 import numpy as np
+from scipy.special import expit
 
 # Rows after which evidence counts 1/e of what it did.
 EVIDENCE_WINDOW = 5000.0
@@ -14,6 +15,60 @@ RESTART = 15.0
 SURPRISE, KNOWN_LOSSES = 4.0, 2.5
 # No learner is further behind than this, so that one whose time comes is soon heard.
 FURTHEST = 20.0
+
+
+# Rows that a moving intercept remembers, a prior of it at zero, and its Newton steps.
+SHIFT_WINDOW, SHIFT_PRIOR, SHIFT_STEPS = 1000.0, 1.0, 2
+
+
+class Shift:
+    """An intercept that forgets, for a learner that does not.
+
+    Where only the balance of the classes drifts, all else that was learned holds. It is
+    used as far as it predicts better than no shift.
+
+    Attributes
+    ----------
+    value : float
+        What to add to the scores of the learner.
+    """
+
+    def __init__(self):
+        self.value = 0.0
+        self._best, self._curvature, self._slope = 0.0, 0.0, 0.0
+        self._behind = HANDICAP
+
+    def observe(self, problem, y, scores, a, raw):
+        """Take in the scores of rows before they were learned.
+
+        Returns
+        -------
+        loss : float
+            Of the rows with the shift; without it that is `raw`.
+        """
+        values, weight = np.empty((3, len(y))), a.sum()
+        keep = np.exp(-weight / SHIFT_WINDOW)
+        loss = problem.evaluate(y, scores + self.value, a, values)
+        self._curvature *= keep
+        self._slope *= keep
+        best = self._best
+        for step in range(SHIFT_STEPS + 1):
+            total = problem.evaluate(y, scores + best, a, values)
+            g, h = values[1].sum(), values[2].sum()
+            if step == 0:
+                behind = np.exp(-weight / EVIDENCE_WINDOW) * self._behind + total - raw
+                self._behind = float(np.clip(behind, -FURTHEST, FURTHEST))
+            if step == SHIFT_STEPS:
+                break
+            curvature = h + self._curvature + SHIFT_PRIOR
+            best -= (
+                g + (self._curvature + SHIFT_PRIOR) * best - self._slope
+            ) / curvature
+        self._curvature += h
+        self._slope += h * best - g
+        self._best = best
+        self.value = float(expit(-self._behind) * best)
+        return loss
 
 
 class Bank:

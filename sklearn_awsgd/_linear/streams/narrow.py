@@ -4,7 +4,7 @@ import numpy as np
 from scipy.special import logit
 
 from sklearn_awsgd._kernels import _stream
-from sklearn_awsgd._linear.streams.bank import Bank
+from sklearn_awsgd._linear.streams.bank import Bank, Shift
 from sklearn_awsgd._linear.streams.quadratic import (
     ENOUGH,
     FEW_ROWS,
@@ -56,7 +56,7 @@ class NarrowStream:
         # The first rows of the buffer are the memory, the others are pending.
         self.n_memory = 0
         self.pasts = [Past(p)]
-        self.bank = Bank(windows)
+        self.bank, self.shift = Bank(windows), Shift()
         # Rows that stand for all of one class that have left.
         self._clear_summaries()
         # Whether rows of either class have come.
@@ -68,10 +68,10 @@ class NarrowStream:
     @property
     def v(self):
         """The coefficients: those of the learners, weighted by their evidence."""
-        if len(self.pasts) == 1:
-            return self.pasts[0].v
         weights = self.bank.weights(len(self.pasts))
-        return weights @ np.array([past.v for past in self.pasts])
+        v = weights @ np.array([past.v for past in self.pasts])
+        v[-1] += weights[0] * self.shift.value
+        return v
 
     @property
     def n_pending(self):
@@ -270,12 +270,17 @@ class NarrowStream:
                 squares = np.einsum("ij,ij->i", summaries, summaries)
                 sizes = np.append(sizes, squares)
             at_hand = AtHand(self.buffer, start, y, a, summaries, offset)
-            values, before, shared = settle(
+            values, before, scores, shared = settle(
                 past, at_hand, problem, self.scale, sizes, n_old, shared, enough
             )
             if k == 0 and past.settled is not None and len(self.bank.windows) > 1:
-                before = self._loss_of(problem, past.settled)
+                before, scores = self._loss_of(problem, past.settled)
             past.settled = None
+            if k == 0 and self._can_shift(problem):
+                new = slice(self.n_memory, n)
+                before = self.shift.observe(
+                    problem, self.y[new], scores, self.a[new], before
+                )
             losses.append(before)
             if k == 0:
                 first = at_hand, values, sizes
@@ -290,11 +295,20 @@ class NarrowStream:
         return losses
 
     def _loss_of(self, problem, v):
-        """Return the loss of all pending rows."""
+        """Return the loss of all pending rows, and their scores."""
         m = self.n_memory
         values = np.empty((3, self.n_pending))
         t = self.buffer.scores(v, m)
-        return problem.evaluate(self.y[m:], t, self.a[m:], values)
+        return problem.evaluate(self.y[m:], t, self.a[m:], values), t
+
+    def _can_shift(self, problem):
+        """Return whether the intercept may move by itself."""
+        return (
+            len(self.bank.windows) > 1
+            and problem.is_log_loss
+            and self.fit_intercept
+            and self.n_settled > 0
+        )
 
     def _let_leave(self, problem, at_hand, values, sizes):
         """Let the rows with the least curvature leave the memory."""
@@ -373,3 +387,4 @@ class NarrowStream:
         self.y, self.a, self.sizes = np.empty(0), np.empty(0), np.empty(0)
         self.expansion, self.n_memory = np.empty((2, 0)), 0
         self._clear_summaries()
+        self.shift = Shift()

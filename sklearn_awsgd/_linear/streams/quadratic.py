@@ -245,6 +245,8 @@ def settle(past, at_hand, problem, scale, sizes, n_old, shared=None, enough=ENOU
         Losses and two derivatives at the end, times the weights.
     before : float
         Sum of the losses of the new rows before they were learned.
+    scores : ndarray of shape (n_new,)
+        Their scores then.
     shared : tuple of ndarrays
         As above.
     """
@@ -254,7 +256,7 @@ def settle(past, at_hand, problem, scale, sizes, n_old, shared=None, enough=ENOU
     values, trial = np.empty((3, n_at_hand)), np.empty((3, n_at_hand))
     total = at_hand.evaluate(problem, t, values)
     h, r, new = past.h, past.r, slice(n_old, at_hand.n_rows)
-    before = values[0, new].sum()
+    before, scores = values[0, new].sum(), t[new]
     if shared is None:
         gram = np.zeros_like(past.curvature)
         at_hand.add_new_gram(values[2, new], gram, n_old)
@@ -328,7 +330,7 @@ def settle(past, at_hand, problem, scale, sizes, n_old, shared=None, enough=ENOU
     # slope there.
     past.slope -= pull
     past.r = r - beyond
-    return values, before, shared
+    return values, before, scores, shared
 
 
 def expand(past, at_hand, values, t, which):
