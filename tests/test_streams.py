@@ -14,7 +14,7 @@ from sklearn_awsgd._kernels._rows import Rows
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
 from sklearn_awsgd._kernels import _losses, _stream, _stream_dual
 from sklearn_awsgd._linear.streams import narrow as narrow_module
-from sklearn_awsgd._linear.streams.bank import Bank
+from sklearn_awsgd._linear.streams.bank import Bank, Shift
 from sklearn_awsgd._linear.streams.calibration import Calibration, Temperature
 from sklearn_awsgd._linear.streams.diagonal import SoftmaxStream, WideStream
 from sklearn_awsgd._linear.streams.learner import StreamLearner, WideBank
@@ -496,6 +496,81 @@ def test_temperature_finds_the_factor(rng):
         part = slice(start, start + 50)
         temperature.observe(scores[part], codes[part], np.ones(50))
     np.testing.assert_allclose(temperature(1.0), 0.5, atol=0.05)
+
+
+def test_a_quicker_learner_comes_with_a_surprise():
+    """Streams without drift do not pay for it, and it goes when drift is over."""
+    bank, rng = Bank((np.inf, 1000.0, 200.0)), np.random.default_rng(0)
+    for _ in range(50):
+        bank.observe(50 + rng.standard_normal(1), 100.0, True)
+        assert not bank.is_due(2, 5000.0)
+    bank.observe([62.0], 100.0, True)
+    assert bank.is_due(2, 5000.0)
+    bank.observe([50.0, 52.0, 53.0], 100.0, True)
+    assert not bank.is_due(2, 5000.0)
+    # The second is ahead.
+    bank.observe([58.0, 50.0], 100.0, True)
+    bank.observe([50.0, 50.0], 100.0, True)
+    assert bank.is_due(2, 5000.0)
+    assert not bank.is_over(2)
+    for _ in range(20):
+        bank.observe([50.0, 50.0, 60.0], 100.0, True)
+    assert bank.is_over(2)
+    assert not bank.is_over(2)
+
+
+def test_a_shift_finds_the_intercept(rng):
+    """Newton steps end where the balance of the rows is that of the scores."""
+    problem, shift = StreamProblem.of(_losses.LogLoss()), Shift()
+    scores = 2 * rng.standard_normal(20_000)
+    y = np.where(rng.random(20_000) < expit(scores + 1.5), 1.0, -1.0)
+    a, values, losses = np.ones(500), np.empty((3, 500)), []
+    for t, target in chunks(scores, y, 500):
+        raw = problem.evaluate(target, t, a, values)
+        losses.append((shift.observe(problem, target, t, a, raw), raw))
+    assert losses[0][0] == losses[0][1]
+    assert sum(own for own, _ in losses) < sum(raw for _, raw in losses) - 500
+    np.testing.assert_allclose(shift.value, 1.5, atol=0.2)
+
+
+def test_a_shift_that_is_not_needed_is_not_used(rng):
+    problem, shift = StreamProblem.of(_losses.LogLoss()), Shift()
+    scores = 2 * rng.standard_normal(20_000)
+    y = np.where(rng.random(20_000) < expit(scores), 1.0, -1.0)
+    a, values, used = np.ones(500), np.empty((3, 500)), []
+    for t, target in chunks(scores, y, 500):
+        shift.observe(problem, target, t, a, problem.evaluate(target, t, a, values))
+        used.append(abs(shift.value))
+    assert np.mean(used) < 0.03
+
+
+def test_the_balance_drifts_and_nothing_else_is_forgotten(rng):
+    """The direction stays that of all rows, and the intercept follows."""
+    n, w = 20_000, np.linspace(1, -1, 5)
+    X, shift = rng.standard_normal((n, 5)), np.linspace(-4, 1, n)
+    y = np.where(rng.random(n) < expit(X @ w + shift), 1.0, -1.0)
+    clf = AWSGDClassifier(random_state=0)
+    for part in chunks(X, y, 500):
+        clf.partial_fit(*part, classes=[-1, 1])
+    np.testing.assert_allclose(clf.intercept_, 1.0, atol=0.6)
+    cosine = clf.coef_[0] @ w / np.linalg.norm(clf.coef_) / np.linalg.norm(w)
+    assert cosine > 0.98
+
+
+def test_a_quick_drift_is_followed(rng):
+    """A model that turns once within 10,000 rows, of which 2,500 are remembered."""
+    n = 10_000
+    X, turn = rng.standard_normal((n, 4)), np.exp(2j * np.pi * np.arange(n) / n)
+    z = 3 * (turn.real * X[:, 0] + turn.imag * X[:, 1])
+    y = np.where(rng.random(n) < expit(z), 1.0, -1.0)
+    clf, losses = AWSGDClassifier(random_state=0), []
+    for rows, target in chunks(X, y, 250):
+        if losses or hasattr(clf, "coef_"):
+            score = clf.decision_function(rows)
+            losses.append(np.logaddexp(0, -target * score).mean())
+        clf.partial_fit(rows, target, classes=[-1, 1])
+    ideal = np.logaddexp(0, -y * z).mean()
+    assert np.mean(losses[20:]) < ideal + 0.12
 
 
 def test_the_state_does_not_grow(rng):
