@@ -73,6 +73,7 @@ bench: .venv/package .venv/extra-test
 	$(BIN)/python benchmarks/bench_factorization.py
 	$(BIN)/python benchmarks/bench_ratings.py
 	$(BIN)/python benchmarks/bench_importance.py
+	$(BIN)/python benchmarks/bench_importance_peers.py --anytime 200
 	$(BIN)/python benchmarks/bench_streams.py
 	$(BIN)/python benchmarks/bench_policy.py
 	$(BIN)/python benchmarks/bench_scale.py

@@ -158,12 +158,21 @@ def truth_of(question, X, y):
     return 2 * found / (hits.sum() + y.sum())
 
 
-def row_of(fits, truth, **labels):
-    """Return what is told of many estimates and intervals."""
+def root_mean_square(fits, truth):
+    """Return the root mean square error of estimates."""
+    return float(np.sqrt(np.mean((np.array(fits)[:, 0] - truth) ** 2)))
+
+
+def row_of(fits, by_label, truth, **labels):
+    """Return what is told of many estimates and intervals.
+
+    Errors are compared with those of ours by label over the same seeds.
+    """
     estimates, low, high = np.array(fits).T
     slack = 1e-12 * abs(truth)
-    rmse = float(np.sqrt(np.mean((estimates - truth) ** 2)))
+    rmse = root_mean_square(fits, truth)
     exact = rmse <= slack
+    rmse_by_label = root_mean_square(by_label[: len(fits)], truth)
     return {
         **labels,
         "n_runs": len(fits),
@@ -173,6 +182,7 @@ def row_of(fits, truth, **labels):
         "width_over_errors": None
         if exact
         else float(np.median(high - low) / (2 * 1.96 * rmse)),
+        "error_over_labels": rmse / rmse_by_label if rmse_by_label > slack else None,
     }
 
 
@@ -196,8 +206,8 @@ def ours(question, X, y, budget, n_runs, **parameters):
 def settings(question):
     """Return the settings of ours that are compared."""
     return {
-        "uniform": {"sampler": "uniform"},
         "label": {},
+        "uniform": {"sampler": "uniform"},
         "surrogate": {"surrogate": question[2]},
         "learned": {"surrogate": "learned"},
     }
@@ -224,12 +234,15 @@ def rows_of_pool(name, pool, n_runs):
                 else:
                     data = keys
                 fits = list(ours(question, data, y, budget, few, **how))
-                yield row_of(fits, truth, **labels, contestant=f"ours, {kind}")
+                if kind == "label":
+                    by_label = fits
+                labels["contestant"] = f"ours, {kind}"
+                yield row_of(fits, by_label, truth, **labels)
             if known is not None:
-                yield from peer_rows(known, truth, budget, runs, labels)
+                yield from peer_rows(known, by_label, truth, budget, runs, labels)
 
 
-def peer_rows(known, truth, budget, runs, labels):
+def peer_rows(known, by_label, truth, budget, runs, labels):
     """Yield the rows of the peers, at the share of safe draws that is best for them."""
     for peer, (function, package) in PEERS.items():
         if package is not None and find_spec(package) is None:
@@ -242,7 +255,8 @@ def peer_rows(known, truth, budget, runs, labels):
                 function(*known, budget, np.random.default_rng(seed), **how)
                 for seed in range(runs)
             ]
-            tries.append(row_of(fits, truth, **labels, contestant=peer))
+            labels = {**labels, "contestant": peer}
+            tries.append(row_of(fits, by_label, truth, **labels))
         yield min(tries, key=lambda row: row["relative_rmse"])
 
 
@@ -294,9 +308,8 @@ def summarise(rows):
             if who not in others:
                 continue
             error = others[who]["relative_rmse"]
-            label = others["ours, label"]["relative_rmse"]
-            if label > 0:
-                over_labels.append(error / label)
+            if others[who]["error_over_labels"] is not None:
+                over_labels.append(others[who]["error_over_labels"])
             best = [
                 row["relative_rmse"]
                 for name, row in others.items()

@@ -1,15 +1,20 @@
 """Several values, functions of means, clusters, heavy tails, rows of all kinds."""
 
+import warnings
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.stats import multivariate_normal, norm
 from sklearn import metrics
 from sklearn.datasets import make_classification
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from sklearn_awsgd import MinVarianceImportanceEstimator
 from sklearn_awsgd._importance.stage import MOST_BEYOND, beyond_seen
 from sklearn_awsgd._importance.targets import Function
+from sklearn_awsgd.samplers import RowColumnSampler
 
 
 def estimate(values, seed, budget=400, y=None, **parameters):
@@ -165,6 +170,46 @@ def test_values_that_mislead_are_covered(case):
             low, high = fitted.confidence_interval_
             covered += low <= values.mean() <= high
         assert covered >= 51
+
+
+def test_a_missed_mode_has_no_interval_or_one_that_holds():
+    """P(|z| > 4) in ten dimensions, where one Gaussian finds the modes by luck."""
+    wrong = silent = 0
+    for seed in range(12):
+        estimator = MinVarianceImportanceEstimator(
+            loss=lambda x: np.abs(x[:, 0]) > 4,
+            max_evaluations=4000,
+            rtol=None,
+            random_state=seed,
+        )
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            estimator.fit(multivariate_normal(np.zeros(10)))
+        low, high = estimator.confidence_interval_
+        wrong += not low <= 2 * norm.sf(4) <= high
+        silent += np.isinf(high) and not told
+    assert wrong <= 2
+    assert not silent
+
+
+def test_a_step_size_that_collapses_is_told_about():
+    """The paper's step without a scale of its own: a few entries are drawn for ever."""
+    random = np.random.default_rng(0)
+    values = random.normal(size=(60, 60)) ** 2
+    values[:10, :10] *= 1e4
+    sampler = RowColumnSampler(update="sgd", normalize=False, eta0=1e-4, mixing=1e-6)
+    estimator = MinVarianceImportanceEstimator(
+        loss=lambda entries, values: values,
+        sampler=sampler,
+        control_variate=False,
+        max_evaluations=1000,
+        batch_size=20,
+        rtol=None,
+        random_state=0,
+    )
+    with pytest.warns(ConvergenceWarning, match="weights 1/q have a mean of"):
+        estimator.fit(values)
+    assert estimator.confidence_interval_ == (-np.inf, np.inf)
 
 
 @pytest.mark.parametrize("kind", [list, tuple, range, np.array, "series"])

@@ -199,6 +199,84 @@ def evaluations():
     )
 
 
+def intervals():
+    """Return coverage, widths and errors of each contestant over all rows."""
+    columns = (
+        "contestant",
+        "rows",
+        "least coverage",
+        "rows below 93 %",
+        "median width",
+        "error / by label",
+        "most",
+        "error / best peer",
+        "most",
+    )
+    return rst_table(
+        columns,
+        [
+            [
+                row["contestant"],
+                row["n_rows"],
+                f"{row['least_coverage']:.3f}",
+                row["rows_below_93"],
+                number(row["median_width_over_errors"], 3),
+                number(row["median_error_over_labels"], 3),
+                number(row["most_error_over_labels"], 3),
+                number(row["median_error_over_best_peer"], 3),
+                number(row["most_error_over_best_peer"], 3),
+            ]
+            for row in read("importance_peers")["summary"]
+        ],
+    )
+
+
+def interval_pools():
+    """Return errors and coverages of all contestants, one line for a question."""
+    names = {
+        "ours, label": "by label",
+        "ours, surrogate": "surrogate",
+        "ours, learned": "learned",
+        "plain average": "plain average",
+        "ppi++": "ppi++",
+        "active inference": "active inf.",
+        "LURE": "LURE",
+        "vegas": "vegas",
+    }
+    lines = {}
+    for row in read("importance_peers")["rows"]:
+        key = row["pool"], row["question"], f"{row['budget']:,}"
+        cell = f"{number(row['relative_rmse'])} ({100 * row['coverage']:.0f} %)"
+        line = lines.setdefault(key, {"runs": row["n_runs"]})
+        line[row["contestant"]] = cell
+    return rst_table(
+        ["pool", "question", "budget", "runs", *names.values()],
+        [
+            [*key, line["runs"], *(line.get(name, "--") for name in names)]
+            for key, line in lines.items()
+        ],
+    )
+
+
+def anytime():
+    """Return how often intervals hold at all looks together."""
+    rows = read("importance_peers")["anytime"]
+    return rst_table(
+        ["pool", "sampler", "runs", "looks", "anytime=True", "anytime=False"],
+        [
+            [
+                row["pool"],
+                row["contestant"].removeprefix("ours, "),
+                row["n_runs"],
+                row["n_looks"],
+                f"{row['all_looks_anytime']:.3f}",
+                f"{row['all_looks_default']:.3f}",
+            ]
+            for row in rows
+        ],
+    )
+
+
 def figure3():
     """Return the standard deviations of the paper's third figure."""
     return rst_table(
@@ -409,6 +487,9 @@ PAGES = {
     "draws": draws,
     "factorization": factorization,
     "evaluations": evaluations,
+    "intervals": intervals,
+    "interval_pools": interval_pools,
+    "anytime": anytime,
     "figure3": figure3,
     "figure4": figure4,
     "figure5": figure5,

@@ -207,9 +207,16 @@ class Stage:
         if scores is not None:
             scale = self._by_half(sizes * self.squares)
             scale /= np.maximum(self._by_half(sizes * scores.prior), 1e-300)
+            expected = scale[self._half] * scores.prior
             doubt = ROWS_IN_DOUBT * len(sizes) / 2
             doubt = doubt / (doubt + n_half)
-            self.squares += doubt * (scale[self._half] * scores.prior - self.squares)
+            self.squares += doubt * (expected - self.squares)
+            # As far beyond what the score says as any has been, wherever that was: a
+            # score that misleads is trusted no more once that has been seen.
+            odd = largest**2 / np.where(expected > 0, expected, np.inf)
+            odd = np.maximum.reduceat(odd, [0, len(sizes) // 2])[self._half]
+            event2 = np.where(event2 > 0, event2, 1.0)[self._half]
+            hidden = hidden * np.minimum(odd * expected / event2, 1.0)
         self.squares += hidden
         # While there are few large values, little is known of spreads.
         seen2, seen4 = self._by_half(far2), self._by_half(far4)

@@ -19,6 +19,9 @@ BUDGET_LEFT = 0.01
 N_BLOCKS = 8
 LEAST_PROBABLE = 1e-6
 WEIGHTS_OFF, ERRORS_OFF = 0.2, 6.0
+# Locations: what is learned there gives draws of about equal size. If their effective
+# number is below this share, they are few that happened to be found, and others not.
+LEAST_EFFECTIVE = 0.05
 
 
 class Combination:
@@ -268,6 +271,14 @@ class WeightedRounds(Rounds):
                     " so large values are missed by most of them: raise "
                     "max_evaluations, or use other settings of the sampler"
                 )
+        effective = self.estimate().effective_sample_size(self.target)
+        is_finite = np.isfinite(self.n_unknown)
+        if not is_finite and 0 < effective < LEAST_EFFECTIVE * self.n_draws:
+            return (
+                f"{self.n_draws} draws count as {effective:.0f}, so what is large may "
+                "have been missed: raise max_evaluations, or n_components of "
+                "GaussianSampler if it lies in several places"
+            )
         return None
 
     def variance_gain(self):
