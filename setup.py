@@ -24,6 +24,7 @@ KERNELS = [
     "_columns",
     "_stream",
     "_stream_dual",
+    "_softmax_dual",
     "_cells",
     "_entries",
     "_entry_samplers",

@@ -225,15 +225,15 @@ class SoftmaxTask(Task):
         return True
 
     def set_constants(self):
-        constants = np.log(np.maximum(self._shares(), 1e-12))
+        constants = np.log(np.maximum(self.shares(), 1e-12))
         for state, constant in zip(self.states, constants, strict=True):
             state["intercept"][0] = constant - constants.mean()
 
     def constant_loss(self):
         constants = self._intercepts()
-        return logsumexp(constants) - self._shares() @ constants
+        return logsumexp(constants) - self.shares() @ constants
 
-    def _shares(self):
+    def shares(self):
         """Return P of each class."""
         codes, mass = self.target.values, self.data.mass
         share = np.bincount(codes, weights=mass, minlength=self.n_models)

@@ -6,6 +6,10 @@ from dataclasses import dataclass, replace
 from sklearn_awsgd._linear.phases.dual import plan_dual_steps, take_dual_steps
 from sklearn_awsgd._linear.phases.kinks import descend_over_kinks
 from sklearn_awsgd._linear.phases.sampling import sample_first, sample_until_stopped
+from sklearn_awsgd._linear.phases.softmax_dual import (
+    suits_dual_steps,
+    take_softmax_steps,
+)
 from sklearn_awsgd._linear.phases.span import CHEAP_SPAN, Span, has_span, span_cost
 from sklearn_awsgd._linear.phases.working_set import needs_working_set
 from sklearn_awsgd._solver.runs import Outcome
@@ -77,6 +81,8 @@ def train_to_optimum(task, draws, budget, log):
         if plan is not None:
             dual = take_dual_steps(task, plan, draws, budget, log)
             outcome, report, dual_point = dual.outcome, dual.report, dual.dual_point
+        elif suits_dual_steps(task):
+            outcome, report = take_softmax_steps(task, budget, log)
         elif span_cost(task) > CHEAP_SPAN and not needs_working_set(task):
             outcome = sample_first(task, draws, budget, log)
     if report is None:
