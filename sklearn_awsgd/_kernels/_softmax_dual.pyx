@@ -15,8 +15,8 @@ def take_steps(
     """Maximise the dual objective along one row after the other, the others fixed.
 
     That is, of ``sum_i weight_i f_i + strength / 2 ||W||^2 + hold / 2 ||b - c||^2``.
-    The variates of a row become ``weight (e - p)``, where p are its probabilities after the
-    step and e has a one for its class; ``strength W`` stays the sum of the variates
+    The variates of a row become ``weight (e - p)``, where p are its probabilities after
+    the step and e has a one for its class; ``strength W`` stays the sum of the variates
     times their rows, and ``hold (b - c)`` their sum.
 
     Parameters
