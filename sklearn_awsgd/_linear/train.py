@@ -81,7 +81,7 @@ def train_to_optimum(task, draws, budget, log):
         if plan is not None:
             dual = take_dual_steps(task, plan, draws, budget, log)
             outcome, report, dual_point = dual.outcome, dual.report, dual.dual_point
-        elif suits_dual_steps(task):
+        elif budget.max_passes > 1 and suits_dual_steps(task):
             outcome, report = take_softmax_steps(task, budget, log)
         elif span_cost(task) > CHEAP_SPAN and not needs_working_set(task):
             outcome = sample_first(task, draws, budget, log)
