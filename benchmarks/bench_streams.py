@@ -289,7 +289,7 @@ def optional_peers(X, n_rows):
             continue
 
 
-def losses(folder, n_rows, one=False, sets=()):
+def losses(folder, n_rows, one=False, sets=(), chunks=(1, 100, 1000)):
     """Compare losses on binary streams."""
     rows = []
     for package in ("vowpalwabbit", "river"):
@@ -305,8 +305,7 @@ def losses(folder, n_rows, one=False, sets=()):
         for kind in kinds:
             order = order_of(kind, X, y, n_rows, np.random.default_rng(0))
             data, labels = X[order], y[order]
-            sizes = [1000] if kind != "shuffled" else [1, 100, 1000]
-            for size in sizes:
+            for size in chunks if kind == "shuffled" else chunks[-1:]:
                 rows.append(compare(f"{name}, {kind}", data, labels, size))
                 show(f"{name}, {kind}, chunks of {size}", [rows[-1]])
     return rows
@@ -570,11 +569,14 @@ def main():
         "--only", nargs="*", help="losses, others, unseen, cost, growth, soak"
     )
     parser.add_argument("--sets", nargs="*", default=(), help="of the losses")
+    parser.add_argument("--chunks", nargs="*", type=int, default=(1, 100, 1000))
     options = parser.parse_args()
     n_rows = 6000 if options.quick else options.rows
     one = options.one or options.quick
     parts = {
-        "losses": lambda: losses(options.data, n_rows, one, options.sets),
+        "losses": lambda: losses(
+            options.data, n_rows, one, options.sets, options.chunks
+        ),
         "others": lambda: others(options.data, n_rows),
         "unseen": lambda: unseen(min(n_rows, 10_000)),
         "cost": lambda: cost(options.quick),
@@ -582,12 +584,13 @@ def main():
         "soak": soak,
     }
     names = options.only or [name for name in parts if name != "soak"]
-    results = {name: parts[name]() for name in names}
-    if not options.quick:
-        # Parts that were not run stay as they are.
-        path = RESULTS / "streams.json"
-        before = json.loads(path.read_text()) if path.exists() else {}
-        save("streams", before | {"rows": n_rows} | results)
+    for name in names:
+        found = parts[name]()
+        if not options.quick:
+            # Parts that are not run stay as they are.
+            path = RESULTS / "streams.json"
+            before = json.loads(path.read_text()) if path.exists() else {}
+            save("streams", before | {name: found})
 
 
 if __name__ == "__main__":
