@@ -138,6 +138,40 @@ def hinge():
     )
 
 
+def every_loss():
+    """Return seconds to the optimum of other losses and penalties."""
+    results = read("every_loss")
+    table = rst_table(
+        ["data", "loss", "penalty", "alpha", "to", "ours", "tol kept", "best peer", ""],
+        [
+            [
+                row["set"],
+                row["loss"],
+                row["penalty"],
+                f"{row['alpha']:g}",
+                f"{100 * row['to']:g} %",
+                f"{row['ours']:.3f} s",
+                row["reached"],
+                row["best peer"],
+                times(row["seconds"], row["ours"]),
+            ]
+            for row in results["rows"]
+        ],
+    )
+    path = rst_table(
+        ["ten l1 penalties, sparse, 26,000 columns", "CPU s", "worst distance"],
+        [
+            [row["contestant"], number(row["seconds"]), f"{row['worst distance']:.1e}"]
+            for row in results["path"]
+        ],
+    )
+    facts = rst_table(
+        ["summary", ""],
+        [[text, number(value)] for text, value in results["summary"].items()],
+    )
+    return f"{facts}\n{path}\n{table}"
+
+
 def draws():
     """Return passes of draws until 1 % and 0.1 %."""
     names = ("level", "label", "shuffled", "with replacement")
@@ -484,6 +518,7 @@ PAGES = {
     "sources": sources,
     "solvers": all_solvers,
     "hinge": hinge,
+    "every_loss": every_loss,
     "draws": draws,
     "factorization": factorization,
     "evaluations": evaluations,

@@ -47,7 +47,7 @@ class LinearSums:
         is_worth_it = self.n_columns >= MANY_COLUMNS
         self._sample_dtype = np.float32 if is_safe and is_worth_it else np.float64
 
-    def _masses(self, part):
+    def masses(self, part):
         """Return P of the rows of a slice, an array or one number for all."""
         return 1 / self.n_samples if self.mass is None else self.mass[part]
 
@@ -110,7 +110,7 @@ class LinearSums:
         def lose(X, part):
             z = X @ v[:-1] + v[-1]
             losses = self.loss(self.y[part], np.asarray(z, dtype=np.float64))[0]
-            return np.sum(losses * self._masses(part))
+            return np.sum(losses * self.masses(part))
 
         return sum(self.blocks.map(lose))
 
@@ -132,7 +132,7 @@ class LinearSums:
         chosen, times = self.blocks.sample(size, n_rows, rng)
         del size
         weights = times * (
-            self._floored(curvatures[chosen], floor) * self._masses(chosen)
+            self._floored(curvatures[chosen], floor) * self.masses(chosen)
         )
         hessian = np.zeros((self.n_columns, self.n_columns))
         per_row = self.n_nonzero / self.n_samples
@@ -172,7 +172,7 @@ class LinearSums:
         size = np.empty(self.n_samples)
         # In parts: arrays of all rows are what takes memory beside the rows.
         for part in row_chunks(self.n_samples, ROWS_IN_PART):
-            weight = self._floored(curvatures[part], floor) * self._masses(part)
+            weight = self._floored(curvatures[part], floor) * self.masses(part)
             np.multiply(weight, self.norms2[part] + 1, out=size[part])
         return size
 

@@ -20,6 +20,8 @@ KEPT_AT_ZERO = 1e-9
 # Share of what the slope says that a step gains at most where there is curvature; next
 # to a minimum of it, it is a half.
 ON_LINES = 0.95
+# Gain of a step, relative to the tolerance, below which it does not matter.
+MATTERS = 1e-3
 # Sweeps of coordinate descent for a quadratic model.
 MAX_SWEEPS = 1000
 
@@ -111,7 +113,10 @@ class ProximalDirection(Direction):
 
     def take(self, here, new, proposal, length, trail):
         """Take a step: less curvature has to be added."""
-        self.on_lines = here.value - new.value > ON_LINES * -length * proposal.slope
+        least = max(
+            ON_LINES * -length * proposal.slope, MATTERS * self.tol * proposal.scale
+        )
+        self.on_lines = here.value - new.value > least
         self.floor = self.floor / 8 if self.floor > LEAST_FLOOR else 0.0
         return new
 

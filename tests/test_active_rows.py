@@ -1,0 +1,150 @@
+"""Losses with kinks: rows next to a kink, and the lines of all others."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import sparse
+from sklearn.svm import LinearSVC, LinearSVR
+from sklearn_awsgd._kernels._losses import EpsilonInsensitive, Hinge
+
+from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
+from sklearn_awsgd._linear.active_rows import ActiveRows
+from sklearn_awsgd._linear.blocks import Blocks
+from sklearn_awsgd._linear.phases import kinks
+from sklearn_awsgd._linear.sums import LinearSums
+from sklearn_awsgd.sources import IndexedRows
+
+
+def rare(n=20_000, d=8):
+    """Return rows and labels, a few of a hundred of which are positive."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d))
+    z = 2 * X @ rng.standard_normal(d) / np.sqrt(d) - 3
+    return X, rng.random(n) < 1 / (1 + np.exp(-z))
+
+
+@pytest.mark.parametrize("loss", [Hinge(1.0), EpsilonInsensitive(0.3)])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("form", [np.ascontiguousarray, sparse.csr_array])
+def test_sums_with_lines(loss, weighted, form):
+    """As exact where no row leaves its line, and nowhere above the rows as they are."""
+    rng = np.random.default_rng(1)
+    n, d = 9000, 4
+    X = rng.standard_normal((n, d))
+    y = np.where(X[:, 0] > 0, 1.0, -1.0)
+    mass = rng.random(n) if weighted else None
+    mass = mass / mass.sum() if weighted else None
+    norms2 = np.sum(X**2, axis=1)
+    v, width = rng.standard_normal(d + 1), 0.01
+    sums = LinearSums(Blocks(form(X)), loss, y, mass, norms2)
+    active = ActiveRows(sums, [v], reach=0.5)
+    assert 0 < active.n_rows < n
+    some = active.make_sums(loss.rounded(width))
+    all_rows = LinearSums(Blocks(form(X)), loss.rounded(width), y, mass, norms2)
+    # No row leaves its line; rounding adds exp(-reach / width) there.
+    near = v + 1e-3 * rng.standard_normal(d + 1)
+    for ours, theirs in zip(some.evaluate(near)[:2], all_rows.evaluate(near)[:2]):
+        assert_allclose(ours, theirs, atol=1e-10)
+    for far in rng.standard_normal((10, d + 1)):
+        ours, theirs = some.evaluate(far)[1], all_rows.evaluate(far)[1]
+        assert ours[:, 0].sum() <= theirs[:, 0].sum() + 1e-12
+    # Rows that cross a kink between two points are active.
+    both = ActiveRows(sums, [v, far], reach=0.5).make_sums(loss.rounded(width))
+    assert_allclose(both.evaluate(far)[1][:, 0].sum(), theirs[:, 0].sum(), atol=1e-10)
+
+
+def count_active(monkeypatch):
+    """Return a list of the numbers of active rows of each time they are looked for."""
+    found = []
+
+    class Counted(ActiveRows):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            found.append(self.n_rows)
+
+    monkeypatch.setattr(kinks, "ActiveRows", Counted)
+    return found
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-3, 1e-4])
+def test_hinge_as_linear_svc(tol, monkeypatch):
+    found = count_active(monkeypatch)
+    X, y = rare()
+    X = np.hstack([X, np.ones((len(X), 1))])
+    alpha, sign = 1e-3, np.where(y, 1, -1)
+    best = LinearSVC(
+        loss="hinge",
+        C=1 / (alpha * len(y)),
+        fit_intercept=False,
+        tol=1e-8,
+        max_iter=20_000,
+        random_state=0,
+    ).fit(X, y)
+
+    def value(model):
+        w = model.coef_.ravel()
+        return np.maximum(1 - sign * (X @ w), 0).mean() + alpha / 2 * w @ w
+
+    model = AWSGDClassifier(
+        "hinge", alpha=alpha, fit_intercept=False, tol=tol, random_state=0
+    ).fit(X, y)
+    assert value(model) <= (1 + tol) * value(best)
+    assert model.duality_gap_[0] >= value(model) - value(best) - 1e-9
+    # Most rows are not looked at in most passes.
+    assert found[-1] < len(y) / 4
+
+
+def test_epsilon_insensitive_as_linear_svr(monkeypatch):
+    found = count_active(monkeypatch)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20_000, 8))
+    y = X @ rng.standard_normal(8) + rng.standard_t(3, size=len(X))
+    alpha = 1e-3
+    best = LinearSVR(
+        epsilon=0.1,
+        C=1 / (alpha * len(y)),
+        fit_intercept=False,
+        tol=1e-8,
+        max_iter=20_000,
+        random_state=0,
+    ).fit(X, y)
+
+    def value(model):
+        losses = np.maximum(np.abs(y - X @ model.coef_) - 0.1, 0)
+        return losses.mean() + alpha / 2 * model.coef_ @ model.coef_
+
+    model = AWSGDRegressor(
+        "epsilon_insensitive", alpha=alpha, fit_intercept=False, random_state=0
+    ).fit(X, y)
+    assert value(model) <= (1 + 1e-3) * value(best)
+    assert found
+
+
+@pytest.mark.parametrize(
+    "form",
+    [sparse.csr_array, lambda X: X.astype(np.float32), IndexedRows],
+    ids=["csr", "float32", "source"],
+)
+def test_forms_of_rows(form):
+    X, y = rare()
+    X = X.astype(np.float32).astype(float)
+    here = AWSGDClassifier("hinge", random_state=0).fit(X, y)
+    there = AWSGDClassifier("hinge", random_state=0).fit(form(X), y)
+    values = [model.history_["objective"][-1] for model in (here, there)]
+    assert_allclose(*values, rtol=2e-3)
+
+
+def test_weights_and_warm_starts():
+    X, y = rare()
+    weight = np.random.default_rng(0).integers(0, 3, len(y))
+    twice = np.repeat(np.arange(len(y)), weight)
+    model = AWSGDClassifier("hinge", tol=1e-4, random_state=0)
+    weighted = model.fit(X, y, sample_weight=weight).history_["objective"][-1]
+    repeated = model.fit(X[twice], y[twice]).history_["objective"][-1]
+    assert_allclose(weighted, repeated, rtol=2e-4)
+    n_iter = model.n_iter_
+    model.set_params(warm_start=True).fit(X[twice], y[twice])
+    assert_allclose(model.history_["objective"][-1], repeated, rtol=2e-4)
+    assert model.n_iter_ < 3 * n_iter
+    balanced = AWSGDClassifier("hinge", class_weight="balanced", random_state=0)
+    assert balanced.fit(X, y).predict(X)[y].mean() > 0.5
