@@ -87,7 +87,7 @@ def test_stage_forgets_nothing_of_full_cells():
 
 
 def test_one_more_event_has_the_weight_of_the_least_sampled_group():
-    """No error in 100 of 1,000 rows: one more would stand for nine others."""
+    """No error in 100 of 1,000 rows: one more would stand for nine or ten others."""
     values = np.zeros((400, 1))
     values[:50] = 1.0
     # Cells: few rows known to err often, many rows without an error; two halves.
@@ -99,7 +99,8 @@ def test_one_more_event_has_the_weight_of_the_least_sampled_group():
     )  # fmt: skip
     up, down = stage.events()[:, 0]
     # At most three times as large as the largest of that label.
-    assert_allclose(up, 9 * 3 * 50 / 1100)
+    # A row of it stands for 1 / log(1000 / 900) others.
+    assert_allclose(up, 3 * 50 / 1100 / np.log(1000 / 900))
     assert down < 0
 
 
@@ -114,7 +115,7 @@ def test_one_more_event_does_not_shrink_with_the_score():
         np.zeros((2, 1)), np.array([0.5, 0.5]), Mean(), 1, score,
     )  # fmt: skip
     mean = (900 * 0.01 + 100 * values[10:100].mean()) / 1000
-    weight = (900 * 890 / 10 + 100 * 10 / 90) / 1000
+    weight = (890 / np.log(900 / 890) + 10 / np.log(100 / 10)) / 900
     assert_allclose(stage.events()[0, 0], weight * (7.0 - mean))
 
 
@@ -373,8 +374,8 @@ def test_rates_of_a_bounded_loss_without_an_event():
     rounds.learn()
     low, high = rounds.estimate().interval(rounds.target, 0.95)
     assert low == 0
-    # "Three over n", two-sided and for the rows not seen.
-    assert_allclose(high, -np.log(0.025) * 9 / 1000, rtol=0.05)
+    # "Three over n", two-sided: so many events that none of them is among 100 rows.
+    assert_allclose(high, np.log(0.025) / np.log(0.9) / 1000, rtol=1e-6)
 
 
 def test_a_rate_of_zero_so_far_has_an_upper_limit():

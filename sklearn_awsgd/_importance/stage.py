@@ -225,7 +225,7 @@ class Stage:
         left = sizes - self.counts
         self.variance = self._by_half(sizes * left / n * self.squares)
         self.is_known = self._by_half(left) == 0
-        self.largest_weight = (left / n).max()
+        self.largest_weight = rows_of_an_event(sizes, self.counts).max()
         self.largest = np.maximum.reduceat(largest_far, [0, len(sizes) // 2])
         self._drawn = cells, deviations, far
         self.label_spread = self._spread_of_labels(cells, far)
@@ -289,8 +289,8 @@ class Stage:
         It may be as large as the largest value seen, whatever the score of its row: a
         surrogate that is wrong somewhere is wrong where it promises small values. In a
         label it is at most ``BEYOND_SEEN`` times the largest of that label. It counts
-        for as many rows as a row of its label does on average over the pool, so that
-        rows that are seldom looked at hide much.
+        for as many rows as rows of its label do on average over those not evaluated, so
+        that rows that are seldom looked at hide much.
 
         Parameters
         ----------
@@ -302,9 +302,9 @@ class Stage:
             chosen = self._half[cells] == half
             cells, deviations, far = (x[chosen] for x in self._drawn)
         counts = np.bincount(cells, minlength=len(self.sizes))
-        weight = (self.sizes - counts) * (counts > 0) / np.maximum(counts, 1)
-        weight = self._by_group(self.sizes * weight)
-        weight /= np.maximum(self._by_group(self.sizes), 1)
+        left = self.sizes - counts
+        weight = self._by_group(left * rows_of_an_event(self.sizes, counts))
+        weight /= np.maximum(self._by_group(left), 1)
         size = np.abs(far)
         in_cells = cell_sizes(cells, far, len(self.sizes))[3]
         in_groups = np.zeros(2 * self._n_groups)
@@ -340,6 +340,20 @@ class Stage:
             np.zeros((0, self.mean.shape[1])),
             powers * self.along_sizes[half],
         )
+
+
+def rows_of_an_event(sizes, counts):
+    """Return how many rows an event stands for that has not been seen in a cell.
+
+    Of K events in N rows none is among n with a probability of ``(1 - n/N) ** K`` at
+    most, and of ``exp(-K / w)`` if each is seen with the odds 1/w: the two agree for
+    this w. It is N/n for small samples, and for large ones more than what is left over
+    n: the last row that has not been evaluated may still be an event.
+    """
+    left = sizes - counts
+    some = (left > 0) & (counts > 0)
+    ratio = np.where(some, sizes / np.maximum(left, 1), np.e)
+    return np.where(some, 1 / np.log(ratio), 0.0)
 
 
 def beyond_seen(values):
