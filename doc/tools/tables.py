@@ -407,17 +407,26 @@ def sources():
         ],
     )
     large = rst_table(
-        ["a folder of chunks", "from", "one read", "fit", "passes", "peak memory"],
+        [
+            "a folder of chunks",
+            "from",
+            "one read",
+            "fit",
+            "CPU",
+            "passes",
+            "peak memory",
+        ],
         [
             [
                 f"{row['gigabytes']:g} GB",
                 row["from"],
                 f"{number(row['seconds_to_read'])} s",
                 f"{number(row['reads'])} reads",
+                f"{number(row['cpu_seconds_to_fit'])} s",
                 f"{row['passes']:.0f}",
                 f"{row['peak_megabytes']:.0f} MB",
             ]
-            for row in results.get("large", [])
+            for row in results["large"]
         ],
     )
     overhead = rst_table(
