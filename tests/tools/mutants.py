@@ -260,6 +260,18 @@ MUTANTS = [
         "return matrix, flops",
         "test_partitions.py",
     ),
+    Mutant(
+        "partitions: entries of one weigh as much as those of the others",
+        "column_equations(data, columns, scales).times(mean_weight)",
+        "column_equations(data, columns, scales).times(1.0)",
+        "test_partitioned_factorization.py",
+    ),
+    Mutant(
+        "partitions: steps of columns are whole Newton steps",
+        "move *= (np.log1p(reach) / reach)[:, None]",
+        "move *= 1.0",
+        "test_partitioned_factorization.py",
+    ),
     # Ask and tell.
     Mutant(
         "told: values come back in another order",
