@@ -89,6 +89,21 @@ def test_only_few_rows_without_l1_are_seen_in_another_basis(
     assert spans == ([n_rows] if n_rows < MOST_PARAMETERS and penalty == "l2" else [])
 
 
+def test_the_last_step_of_l1_does_not_lose_what_was_found():
+    X, y = np.zeros((6, 2)), np.array([0, 1, 1, 0, 0, 1])
+    X[1, 0] = -25532.918
+    weight = np.array([2.06, 5806.0, 0.016, 1439.0, 0.078, 0.031])
+    model = AWSGDRegressor(
+        "squared_epsilon_insensitive",
+        penalty="l1",
+        alpha=1e-12,
+        fit_intercept=False,
+        random_state=0,
+    ).fit(X, 2.0 * y - 1, sample_weight=weight)
+    # Within epsilon nothing is lost.
+    assert abs(model.predict(X)[1] - 1) < 0.101
+
+
 @pytest.mark.parametrize("loss", ["log_loss", "squared_hinge", "multinomial"])
 def test_wide_classes_are_those_of_the_span(loss, rng):
     """A rotation of features changes nothing: here to as many as there are rows."""

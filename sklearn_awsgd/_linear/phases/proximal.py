@@ -108,8 +108,9 @@ class ProximalDirection(Direction):
         return bool((np.abs(slope) <= self.alpha_l1 * (1 + KEPT_AT_ZERO)).all())
 
     def last_word(self, here, new, proposal):
-        """Trust the model once more, where it is exact."""
-        return new if self.exact else here
+        """Trust the model once more where it is exact, unless the objective rises."""
+        rises = new.value > here.value + self.lost * proposal.scale
+        return here if rises or not self.exact else new
 
     def take(self, here, new, proposal, length, trail):
         """Take a step: less curvature has to be added."""
