@@ -518,12 +518,66 @@ def cluster_memory():
     )
 
 
+def stream_losses():
+    """Return losses of streams, of sets that constants were chosen on and others."""
+    results = read("streams")
+    kinds = {
+        "ours": "ours",
+        "refit": "refit",
+        "tuned": "SGD tuned",
+        "averaged": "averaged",
+        "sgd": "default",
+        "vw": "VW",
+        "vw coin": "VW coin",
+        "river": "river",
+    }
+
+    def table(title, rows):
+        known = [kind for kind in kinds if any(kind in row for row in rows)]
+        scored = [kind for kind in known[:3] if f"{kind} AP" in rows[0]]
+        return rst_table(
+            [title, *map(kinds.get, known), *(f"AP, {kinds[kind]}" for kind in scored)],
+            [
+                [
+                    row["stream"],
+                    *(number(row.get(kind, math.nan), 3) for kind in known),
+                    *(number(row[f"{kind} AP"], 3) for kind in scored),
+                ]
+                for row in rows
+            ],
+        )
+
+    unseen = results["unseen"]
+    tables = [
+        table("constants chosen here", results["losses"]),
+        table("others", unseen["binary"]),
+        table("softmax and regression", unseen["others"]),
+    ]
+    return "\n".join(tables)
+
+
+def stream_costs():
+    """Return CPU times of calls over SGDClassifier's."""
+    rows = read("streams")["cost"]
+    sizes = sorted({row["chunk"] for row in rows})
+    found = {(row["features"], row["chunk"]): row["ratio"] for row in rows}
+    return rst_table(
+        ["features", *(f"chunks of {size:,}" for size in sizes)],
+        [
+            [d, *(number(found[d, size]) for size in sizes)]
+            for d in sorted({row["features"] for row in rows})
+        ],
+    )
+
+
 PAGES = {
     "cluster_bytes": cluster_bytes,
     "cluster_peers": cluster_peers,
     "cluster_local": cluster_local,
     "cluster_memory": cluster_memory,
     "slow_rows": slow_rows,
+    "stream_losses": stream_losses,
+    "stream_costs": stream_costs,
     "sources": sources,
     "solvers": all_solvers,
     "hinge": hinge,
