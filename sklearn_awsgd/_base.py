@@ -62,8 +62,9 @@ class EstimatorMixin(CallbackSupportMixin):
         return bundle
 
     def _fit_html(self):
-        """Return how the fit went, as HTML; nothing before it."""
-        history = getattr(self, "history_", None) if is_fitted(self) else None
+        """Return how the fit went, as HTML; nothing before it, nor for a sampler."""
+        fitted = hasattr(self, "fit") and is_fitted(self)
+        history = getattr(self, "history_", None) if fitted else None
         return fit_html(history) if history and len(history["seconds"]) else ""
 
     def __reduce_ex__(self, protocol):

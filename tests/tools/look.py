@@ -8,19 +8,19 @@ what it sees is what a browser sees, after scripts have run.
 
 import argparse
 import functools
-import html
 import http.server
 import json
-import re
+import queue
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 SCRIPT = """
-<pre id="found"></pre><script>
+<body><script>
 const pages = PAGES, frame = document.createElement("iframe");
 frame.style = "width: 1200px; height: 900px";
 document.body.append(frame);
@@ -72,10 +72,8 @@ async function look() {
   if (!found) wrong.push("search.html: nothing found for QUERY");
   return {pages: pages.length, images, links, found, wrong};
 }
-look().then(
-  found => document.getElementById("found").textContent = JSON.stringify(found),
-  error => document.getElementById("found").textContent =
-    JSON.stringify({wrong: [String(error.stack)]}));
+look().catch(error => ({wrong: [String(error.stack)]})).then(
+  found => fetch("/found", {method: "POST", body: JSON.stringify(found)}));
 </script>
 """
 SHOTS = (
@@ -89,6 +87,10 @@ SHOTS = (
 )
 
 
+# Seconds to wait for an answer.
+LONGEST = 600
+
+
 def chromium():
     """Return the path of a Chromium, or None."""
     names = ("chromium", "chromium-browser", "google-chrome")
@@ -96,10 +98,13 @@ def chromium():
 
 
 class Pages(http.server.SimpleHTTPRequestHandler):
-    """Serves a folder, and the page that looks at the others, without a log."""
+    """Serves a folder, and the page that looks at the others, without a log.
 
-    def __init__(self, *args, script, **keywords):
-        self.script = script
+    What that page has found, it posts; it is put into the queue `answers`.
+    """
+
+    def __init__(self, *args, script, answers, **keywords):
+        self.script, self.answers = script, answers
         super().__init__(*args, **keywords)
 
     def do_GET(self):
@@ -110,23 +115,33 @@ class Pages(http.server.SimpleHTTPRequestHandler):
         self.end_headers()
         return self.wfile.write(self.script.encode())
 
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(204)
+        self.end_headers()
+        self.answers.put(json.loads(body))
+
     def log_message(self, *arguments):
         pass
 
 
-def run(address, *options):
-    """Return what Chromium prints about an address."""
-    with tempfile.TemporaryDirectory() as profile:
+@contextmanager
+def browser(address, *options):
+    """Open an address in a Chromium that ends with the block."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         fixed = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
-        fixed += [f"--user-data-dir={profile}", "--virtual-time-budget=600000"]
-        ran = subprocess.run(
-            [chromium(), *fixed, *options, address],
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=True,
+        fixed += ["--no-first-run", "--disable-background-networking"]
+        fixed += [f"--user-data-dir={profile}", *options]
+        process = subprocess.Popen(
+            [chromium(), *fixed, address],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
-    return ran.stdout
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
 
 
 def look(folder, query="sampler", shots=None):
@@ -134,21 +149,27 @@ def look(folder, query="sampler", shots=None):
     pages = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.html"))
     pages = [page for page in pages if not page.startswith("_static")]
     script = SCRIPT.replace("PAGES", json.dumps(pages)).replace("QUERY", query)
-    handler = functools.partial(Pages, directory=str(folder), script=script)
+    answers = queue.Queue()
+    handler = functools.partial(
+        Pages, directory=str(folder), script=script, answers=answers
+    )
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_port}"
     try:
-        seen = run(f"{address}/look-at-all", "--dump-dom")
+        # A port to debug it keeps the browser open until it is killed.
+        with browser(f"{address}/look-at-all", "--remote-debugging-port=0"):
+            found = answers.get(timeout=LONGEST)
         for page in SHOTS if shots else ():
             name = page.replace("/", "-").removesuffix(".html") + ".png"
             options = [f"--screenshot={shots / name}", "--window-size=1300,1600"]
-            run(f"{address}/{page}", *options)
+            options += ["--virtual-time-budget=60000"]
+            with browser(f"{address}/{page}", *options) as process:
+                process.wait(LONGEST)
     finally:
         server.shutdown()
         server.server_close()
-    text = re.search(r'<pre id="found">(.*?)</pre>', seen, re.DOTALL)[1]
-    return json.loads(html.unescape(text) or '{"wrong": ["no answer"]}')
+    return found
 
 
 def main():
