@@ -8,7 +8,7 @@ time, all contestants of a row in one run; compiling by numba is not counted.
 
 All contestants solve the same problem: there is no intercept, which some of the peers
 penalise and others do not, but a constant column among the features of narrow data,
-which all penalise. skglm, celer and glum take part where they are installed.
+which all penalise. skglm and celer take part where they are installed.
 
 With an l1 penalty, alpha is a share of the least at which all coefficients are zero.
 Constants of ours were chosen on the sets in SEEN or on sets alike: on newsgroups/0

@@ -22,7 +22,9 @@ Parts, to be chosen with ``--only``:
     Of ``time_aware=True`` with nothing to learn, for each draw; and of a source that
     wraps an array, for each exact pass. CPU times, least of ``--repeats``.
 
-``--figure`` writes the figure of ``paper``. No constant was chosen on these data.
+``--figure`` writes the figure of ``paper``. Two constants of row sources were chosen on
+``large``: how many rows are drawn first, and for how many rows of a file one at random
+counts (ROWS_FOR_ONE). None was chosen on the other parts.
 """
 
 import _common  # noqa: I001 (sets the number of threads)

@@ -9,8 +9,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn_awsgd import AWSGDMatrixFactorization
 from sklearn_awsgd._factorization import observed as observed_entries
 from sklearn_awsgd._factorization.entries import EntryData, check_entries
-from sklearn_awsgd._factorization.finish import AlternatingSolver
-from sklearn_awsgd._factorization.observed import ObservedSolver, solving_pays
+from sklearn_awsgd._factorization.finish import AlternatingSolver, ObservedSolver
+from sklearn_awsgd._factorization.observed import solving_pays
 from sklearn_awsgd._linear.blocks import Blocks
 
 

@@ -18,10 +18,11 @@ from sklearn_awsgd._factorization.fetching import SourceEntries, SourceProblem
 from sklearn_awsgd._factorization.finish import (
     SAMPLING_PASSES,
     AlternatingSolver,
+    ObservedSolver,
     solve_alternately,
 )
 from sklearn_awsgd._factorization.model import FactorizationModel
-from sklearn_awsgd._factorization.observed import ObservedSolver, solving_pays
+from sklearn_awsgd._factorization.observed import solving_pays
 from sklearn_awsgd._factorization.row_solver import LOSSES, make_loss
 from sklearn_awsgd._factorization.training import padded, run_passes
 from sklearn_awsgd._kernels._factorization import FactorizationProblem

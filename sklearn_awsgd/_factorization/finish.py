@@ -1,13 +1,15 @@
-"""Alternating exact solutions: how ``fit`` ends where they cost less than a pass.
+"""Alternating exact solutions: how ``fit`` ends where they cost less than passes.
 
 For the squared error and a matrix without missing entries all rows share one system of
 equations, and so do all columns: solving one side costs a matrix product, a small part
-of a pass of single draws, and reads every entry once.
+of a pass of single draws, and reads every entry once. Where entries are missing, each
+row has its own (``observed.py``).
 """
 
 import numpy as np
 from scipy import sparse
 
+from sklearn_awsgd._factorization.observed import StoredEntries
 from sklearn_awsgd._factorization.row_solver import CommonSystem
 
 # Passes of draws that come before: they find the subspace, the solutions sharpen it.
@@ -25,7 +27,7 @@ def basis_of(factors, baseline, gain):
 
 
 class AlternatingSolver:
-    """Minimises the objective of a factorization over one side at a time.
+    """Minimises over one side at a time where no entry is missing.
 
     Parameters
     ----------
@@ -118,6 +120,54 @@ class AlternatingSolver:
         n, m = self.blocks.shape
         ridge = np.sum(self.rows**2) / n + np.sum(self.columns**2) / m
         return error / (2 * n * m) + self.ridge / 2 * ridge
+
+
+class ObservedSolver:
+    """Minimises over one side at a time where entries are missing.
+
+    Parameters
+    ----------
+    data : EntryData
+        The entries, some of which are missing.
+    rows, columns : ndarray of shape (n, n_components + 1)
+        Factors, with the bias last; changed in place.
+    baseline : float
+        The global bias.
+    gain : float
+        What biases are multiplied by; 0 for a model without them.
+    ridge : float
+        Strength of the ridge.
+    n_threads : int, default=1
+        Threads.
+    """
+
+    def __init__(self, data, rows, columns, baseline, gain, ridge, n_threads=1):
+        self._by_rows = StoredEntries.of(data)
+        self._by_columns = self._by_rows.transposed(data.X.shape[1])
+        self._column_masses = self._by_columns.masses()
+        self.rows, self.columns = rows, columns
+        self.baseline, self.gain, self.ridge = baseline, gain, ridge
+        self._n_threads = n_threads
+        self._least = None
+
+    def _solve(self, entries, side, other):
+        basis, offset = basis_of(other, self.baseline, self.gain)
+        solution, least = entries.solve(basis, offset, self.ridge, self._n_threads)
+        side[:, : solution.shape[1]] = solution
+        return least.sum()
+
+    def solve_rows(self):
+        """Solve for the rows, the columns held fixed."""
+        self._least = self._solve(self._by_rows, self.rows, self.columns)
+
+    def solve_columns(self):
+        """Solve for the columns, the rows held fixed."""
+        self._solve(self._by_columns, self.columns, self.rows)
+
+    def objective(self):
+        """Return mean loss and ridge, after the rows have been solved."""
+        ridge = self.ridge * (self._column_masses @ np.sum(self.columns**2, axis=1))
+        return (self._least + ridge) / (2 * self._column_masses.sum())
 
 
 def _add(parts):

@@ -1,4 +1,4 @@
-"""Alternating exact solutions where entries are missing: each row has its own system.
+"""Exact solutions where entries are missing: each row has its own system.
 
 A system costs as many operations as the squared number of factors for each entry, and
 the cube of it for each row; they are done in blocks, so that one solution of all rows
@@ -113,56 +113,6 @@ class StoredEntries:
         for _ in Blocks(solution, n_threads).run(solve, [(part,) for part in parts]):
             pass
         return solution, least
-
-
-class ObservedSolver:
-    """Minimises the objective of a factorization over one side at a time.
-
-    Parameters
-    ----------
-    data : EntryData
-        The entries, some of which are missing.
-    rows, columns : ndarray of shape (n, n_components + 1)
-        Factors, with the bias last; changed in place.
-    baseline : float
-        The global bias.
-    gain : float
-        What biases are multiplied by; 0 for a model without them.
-    ridge : float
-        Strength of the ridge.
-    n_threads : int, default=1
-        Threads.
-    """
-
-    def __init__(self, data, rows, columns, baseline, gain, ridge, n_threads=1):
-        self._by_rows = StoredEntries.of(data)
-        self._by_columns = self._by_rows.transposed(data.X.shape[1])
-        self._column_masses = self._by_columns.masses()
-        self.rows, self.columns = rows, columns
-        self.baseline, self.gain, self.ridge = baseline, gain, ridge
-        self._n_threads = n_threads
-        self._least = None
-
-    def _solve(self, entries, side, other):
-        offset = self.baseline + self.gain * other[:, -1]
-        constant = np.full((len(other), int(self.gain > 0)), self.gain)
-        basis = np.column_stack([other[:, :-1], constant])
-        solution, least = entries.solve(basis, offset, self.ridge, self._n_threads)
-        side[:, : solution.shape[1]] = solution
-        return least.sum()
-
-    def solve_rows(self):
-        """Solve for the rows, the columns held fixed."""
-        self._least = self._solve(self._by_rows, self.rows, self.columns)
-
-    def solve_columns(self):
-        """Solve for the columns, the rows held fixed."""
-        self._solve(self._by_columns, self.columns, self.rows)
-
-    def objective(self):
-        """Return mean loss and ridge, after the rows have been solved."""
-        ridge = self.ridge * (self._column_masses @ np.sum(self.columns**2, axis=1))
-        return (self._least + ridge) / (2 * self._column_masses.sum())
 
 
 def solving_pays(data, n_factors):

@@ -96,8 +96,9 @@ default="auto"
         ``partial_fit`` either: past losses are a quadratic, and the chunk and
         `memory_size` past rows are exact. It is "adagrad" throughout with early
         stopping or averaging, and in ``partial_fit`` with a `sampler`. With an l1
-        penalty and 3000 features or more it draws no rows, but minimises over a working
-        set of features. Any other value means plain AW-SGD: "optimal" is
+        penalty and 3000 features or more, or 200 or more and fewer rows than features,
+        it draws no rows but minimises over a working set of features; not so with
+        "multinomial". Any other value means plain AW-SGD: "optimal" is
         ``1 / (alpha (t0 + t))``, "invscaling" is ``eta0 / t^power_t``, "adaptive" is
         `eta0`, divided by five whenever training would stop.
     eta0 : float > 0 or None, default=None

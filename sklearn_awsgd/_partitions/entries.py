@@ -9,8 +9,7 @@ from sklearn.utils import check_array
 from sklearn_awsgd._factorization.columns import column_equations
 from sklearn_awsgd._factorization.entries import check_entries
 from sklearn_awsgd._linear.curvature import systematic_sample
-from sklearn_awsgd._partitions.rows import Start, naming_partition, size_of
-from sklearn_awsgd._validation import check_sparse
+from sklearn_awsgd._partitions.rows import Start, as_rows, naming_partition, size_of
 
 
 @dataclass(frozen=True)
@@ -63,15 +62,7 @@ class MatrixPartition:
             as_stored = sparse.csr_array if is_sparse else np.asarray
             self.entry_weight = as_stored(entry_weight)
         with naming_partition(number):
-            self.X = check_array(
-                check_sparse(X),
-                accept_sparse="csr",
-                dtype=[np.float64, np.float32],
-                order="C",
-                ensure_all_finite=False,
-                ensure_min_samples=0,
-                input_name="X",
-            )
+            self.X = as_rows(X)
             if sparse.issparse(self.X) and not self.X.has_canonical_format:
                 self.X = self.X.copy()
                 self.X.sum_duplicates()

@@ -10,14 +10,18 @@ from functools import partial
 
 import numpy as np
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
 
 from sklearn_awsgd._factorization.columns import Scales
 from sklearn_awsgd._factorization.entries import check_entries
 from sklearn_awsgd._factorization.finish import alternate
 from sklearn_awsgd._partitions import entries
 from sklearn_awsgd._partitions.entries import EntryFacts, Reading
-from sklearn_awsgd._partitions.linear import check_settings, merge_alike, stack
+from sklearn_awsgd._partitions.linear import (
+    check_settings,
+    merge_alike,
+    set_n_features,
+    stack,
+)
 from sklearn_awsgd._partitions.rows import add_up
 from sklearn_awsgd._validation import unchanged_on_failure
 
@@ -47,9 +51,7 @@ def factorize_partitions(estimator, run):
         check_settings(estimator, UNSUPPORTED)
         reading = Reading(estimator.missing_values, estimator.unstored, estimator.loss)
         facts = merge_facts(run(entries.describe, reading))
-        if not hasattr(estimator, "feature_names_in_"):
-            empty = np.empty((0, facts.n_features))
-            validate_data(estimator, empty, skip_check_array=True)
+        set_n_features(estimator, facts)
         drawn = draw_data(run, reading, facts, estimator.random_state)
         estimator._begin(Survey(run, reading, facts, drawn.X))
         finish = Finish(estimator, run, reading, facts)

@@ -77,9 +77,7 @@ def fit_partitions(estimator, run, coef_init=None, intercept_init=None):
     with unchanged_on_failure(estimator):
         check_settings(estimator, UNSUPPORTED)
         facts = merge_facts(run(rows.describe, is_classifier(estimator)))
-        if not hasattr(estimator, "feature_names_in_"):
-            empty = np.empty((0, facts.n_features))
-            validate_data(estimator, empty, skip_check_array=True)
+        set_n_features(estimator, facts)
         classes = learn_classes(estimator, facts)
         problems, total = make_problems(estimator, facts, classes)
         data = draw_data(run, problems, facts, estimator.random_state)
@@ -118,6 +116,13 @@ def check_settings(estimator, unsupported):
                 f"{name}={value!r} needs all rows in one place; on partitions use "
                 f"{name}={only!r}."
             )
+
+
+def set_n_features(estimator, facts):
+    """Set the number of features, unless names of columns have set it."""
+    if not hasattr(estimator, "feature_names_in_"):
+        empty = np.empty((0, facts.n_features))
+        validate_data(estimator, empty, skip_check_array=True)
 
 
 def merge_alike(parts):

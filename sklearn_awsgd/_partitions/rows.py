@@ -40,6 +40,19 @@ def naming_partition(number):
         raise type(error)(f"Partition {number}: {error}") from error
 
 
+def as_rows(X):
+    """Return X as an array or CSR of floats, whose values may be anything."""
+    return check_array(
+        check_sparse(X),
+        accept_sparse="csr",
+        dtype=[np.float64, np.float32],
+        order="C",
+        ensure_all_finite=False,
+        ensure_min_samples=0,
+        input_name="X",
+    )
+
+
 def size_of(X):
     """Return the bytes of an array or a sparse matrix."""
     parts = (X.data, X.indices, X.indptr) if sparse.issparse(X) else (X,)
@@ -113,16 +126,7 @@ class Partition:
         self._forget()
 
     def _load(self, X, y, sample_weight):
-        X = check_array(
-            check_sparse(X),
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            order="C",
-            ensure_all_finite=False,
-            ensure_min_samples=0,
-            input_name="X",
-        )
-        self.X, self.norms2 = check_rows(X)
+        self.X, self.norms2 = check_rows(as_rows(X))
         self.y = check_array(
             y, ensure_2d=False, dtype=None, ensure_min_samples=0, input_name="y"
         )

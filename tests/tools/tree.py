@@ -11,7 +11,10 @@ ROOT = Path(__file__).resolve().parents[2]
 KERNEL_TESTS = (
     "test_loop.py test_rows.py test_losses.py test_samplers.py test_level_sampler.py "
     "test_linear_kernels.py test_dual.py test_objectives.py test_entry_samplers.py "
-    "test_factorization_kernels.py test_sparse_input.py"
+    "test_factorization_kernels.py test_sparse_input.py test_softmax.py "
+    "test_working_set.py test_active_rows.py test_factorization_training.py "
+    "test_factorization_sources.py test_time_aware.py test_policy_kernels.py "
+    "test_streams.py"
 ).split()
 
 
