@@ -8,10 +8,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sklearn_awsgd import AWSGDMatrixFactorization
 from sklearn_awsgd._factorization import observed as observed_entries
+from sklearn_awsgd._factorization.costs import solving_pays
 from sklearn_awsgd._factorization.entries import EntryData, check_entries
 from sklearn_awsgd._factorization.finish import AlternatingSolver, ObservedSolver
-from sklearn_awsgd._factorization.observed import solving_pays
 from sklearn_awsgd._linear.blocks import Blocks
+from sklearn_awsgd.sources import IndexedRows
 
 
 def noisy(shape=(60, 40), rank=4, seed=0):
@@ -133,16 +134,20 @@ def test_ratings_end_at_a_minimum_on_every_seed(seed):
 
 
 def test_solutions_are_left_out_where_they_cost_too_much():
-    X = np.where(
-        np.random.default_rng(0).random((90, 80)) < 0.5, noisy((90, 80)), np.nan
-    )
+    shape = 300, 250
+    X = np.where(np.random.default_rng(0).random(shape) < 0.5, noisy(shape), np.nan)
     data = check_entries(X, None, np.nan, "missing", "squared_error")
-    assert solving_pays(data, 40)
-    assert not solving_pays(data, 200)
+    assert solving_pays(data, "squared_error", 40, data.n_entries)
+    assert not solving_pays(data, "squared_error", 200, data.n_entries)
     model = AWSGDMatrixFactorization(200, max_iter=3, random_state=0)
-    with pytest.warns(ConvergenceWarning):
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
         model.fit(X)
     assert model.n_iter_ == 3
+    # That draws have come to rest says less, and is told.
+    model.set_params(max_iter=100, tol=0.5)
+    with pytest.warns(ConvergenceWarning, match="n_components=200.*Lower tol"):
+        model.fit(X)
+    assert set(model.history_["phase"]) == {"sampling"}
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -193,7 +198,6 @@ def test_biases_are_solved_too():
         {"tol": None},
         {"learning_rate": "constant"},
         {"learning_rate": "inverse"},
-        {"loss": "huber"},
         {"step": "gradient", "eta0": 1e-3},
     ],
 )
@@ -212,8 +216,10 @@ def test_where_fits_end_exactly():
     for fit, exact in (
         (lambda model: model.fit(holes), True),
         (lambda model: model.fit(holes, entry_weight=weights), True),
-        (lambda model: model.fit(X, entry_weight=weights), False),
-        (lambda model: model.set_params(loss="huber").fit(holes), False),
+        (lambda model: model.fit(X, entry_weight=weights), True),
+        (lambda model: model.set_params(loss="huber").fit(holes), True),
+        (lambda model: model.fit(IndexedRows(holes)), True),
+        (lambda model: model.set_params(loss="huber").fit(IndexedRows(X)), True),
         (lambda model: model.set_params(step="gradient").fit(holes), False),
     ):
         model = fit(AWSGDMatrixFactorization(2, tol=0.05, random_state=0))

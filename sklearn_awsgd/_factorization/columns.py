@@ -7,6 +7,8 @@ cannot raise the objective for the other losses.
 """
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 
 import numpy as np
 from scipy import sparse
@@ -98,7 +100,58 @@ class ColumnEquations:
         return columns - move
 
 
-def column_equations(data, columns, scales):
+class EquationSolver:
+    """Solves for rows where they are, and takes steps of all columns from sums.
+
+    Parameters
+    ----------
+    visit : callable
+        Takes columns and scales, has all rows solved, and returns the sum of their
+        ColumnEquations.
+    rows : ndarray of shape (n_rows, n_components + 1) or None
+        Where `visit` leaves the factors of the rows, if anywhere.
+    columns : ndarray of shape (n_columns, n_components + 1)
+        Factors of the columns, with the bias last.
+    scales : Scales
+        Of the model.
+    """
+
+    def __init__(self, visit, rows, columns, scales):
+        self._visit, self._scales = visit, scales
+        self.rows, self.columns = rows, columns
+        self.equations = None
+
+    def solve_rows(self):
+        """Have the rows solved, the columns held fixed."""
+        self.equations = self._visit(self.columns, self._scales)
+
+    def solve_columns(self):
+        """Take the step of the columns, which is exact for the squared error."""
+        n_used = self.equations.gradient.shape[1]
+        columns = self.columns.copy()
+        columns[:, :n_used] = self.equations.step(columns[:, :n_used], self._scales)
+        self.columns = columns
+
+    def column_masses(self):
+        """Return the sums of the weights of the entries of the columns."""
+        return np.broadcast_to(self.equations.mass, len(self.columns))
+
+    def objective(self):
+        """Return mean loss and ridge, after the rows have been solved."""
+        total = self.equations.objective(self.columns, self._scales.ridge)
+        return total / self.column_masses().sum()
+
+
+def visit_blocks(data, rows, columns, scales):
+    """Return the ColumnEquations of rows that come in blocks, solved from `rows`."""
+    found = (
+        column_equations(block, columns, scales, rows[part])
+        for block, part in data.blocks()
+    )
+    return reduce(add, found)
+
+
+def column_equations(data, columns, scales, row_factors=None):
     """Return the ColumnEquations of some rows, whose factors are solved first.
 
     Parameters
@@ -109,10 +162,20 @@ def column_equations(data, columns, scales):
         Factors of the columns, with the bias last.
     scales : Scales
         Of the model.
+    row_factors : ndarray of shape (n_rows, n_components + 1), default=None
+        From where rows are solved, with one step where that is not exact; changed in
+        place. None solves them to the end, from zero.
     """
     basis, offset = basis_of(columns, scales.baseline, scales.gain)
-    rows = solve_rows(data, basis, offset, scales.loss, scales.epsilon, scales.ridge)
-    columns = columns[:, : basis.shape[1]]
+    size, newton = basis.shape[1], {}
+    if row_factors is not None:
+        newton = {"start": row_factors[:, :size], "max_steps": 1}
+    rows = solve_rows(
+        data, basis, offset, scales.loss, scales.epsilon, scales.ridge, **newton
+    )
+    if row_factors is not None:
+        row_factors[:, :size] = rows
+    columns = columns[:, :size]
     squares = np.einsum("ik,ik->i", rows, rows)
     if scales.gain == 0:
         rows = np.column_stack([rows, np.zeros(len(rows))])

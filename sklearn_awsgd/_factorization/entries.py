@@ -86,6 +86,46 @@ class EntryData:
             self.unstored_weight,
         )
 
+    def transposed(self):
+        """Return the entries with columns for rows; of arrays, views."""
+
+        def turn(matrix):
+            return matrix.T.tocsr() if sparse.issparse(matrix) else matrix.T
+
+        return EntryData(
+            turn(self.X),
+            None if self.observed is None else turn(self.observed),
+            None if self.weights is None else turn(self.weights),
+            self.kind,
+            self.unstored_weight,
+        )
+
+    def as_sparse(self):
+        """Return the entries of an array that misses some, which are all stored."""
+        start, columns = self.places()
+
+        def matrix(values):
+            return sparse.csr_array((values, columns, start), shape=self.X.shape)
+
+        values, weights = self.stored()
+        weights = None if weights is None else matrix(weights)
+        return EntryData(matrix(values), None, weights, "missing")
+
+    def masses(self):
+        """Return the sum of the weights of the observed entries of each row."""
+        n_rows, n_columns = self.X.shape
+        if not sparse.issparse(self.X):
+            weights = self.observed if self.weights is None else self.weights
+            full = np.full(n_rows, float(n_columns))
+            return full if weights is None else weights.sum(axis=1, dtype=np.float64)
+        counts = np.diff(self.X.indptr).astype(np.float64)
+        masses = counts
+        if self.weights is not None:
+            masses = np.asarray(self.weights.sum(axis=1)).ravel()
+        if self.kind == "zeros":
+            masses = masses + self.unstored_weight * (n_columns - counts)
+        return masses
+
     def stored(self):
         """Return the values of the stored entries, row by row, and their weights."""
         if self._stored is None:

@@ -13,6 +13,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from sklearn_awsgd._callbacks import NoTask, told_fit, with_callbacks
+from sklearn_awsgd._factorization.columns import (
+    EquationSolver,
+    Scales,
+    visit_blocks,
+)
+from sklearn_awsgd._factorization.costs import is_common, solving_pays
+from sklearn_awsgd._factorization.either_side import EitherSideSolver
 from sklearn_awsgd._factorization.entries import check_entry_costs
 from sklearn_awsgd._factorization.fetching import SourceEntries, SourceProblem
 from sklearn_awsgd._factorization.finish import (
@@ -22,7 +29,6 @@ from sklearn_awsgd._factorization.finish import (
     solve_alternately,
 )
 from sklearn_awsgd._factorization.model import FactorizationModel
-from sklearn_awsgd._factorization.observed import solving_pays
 from sklearn_awsgd._factorization.row_solver import LOSSES, make_loss
 from sklearn_awsgd._factorization.training import padded, run_passes
 from sklearn_awsgd._kernels._factorization import FactorizationProblem
@@ -99,10 +105,11 @@ class AWSGDMatrixFactorization(FactorizationModel):
         The rate at draw t.
 
         - "auto": relative to the scale of the data, and falling as 1/t after ten draws
-          for each parameter of the model. With the squared error, proximal steps and a
-          `tol`, ``fit`` makes two passes and then solves for all rows and all columns
-          in turn, exactly, where that costs less: without missing entries and
-          `entry_weight`, or with missing ones and up to about a hundred factors.
+          for each parameter of the model. With proximal steps and a `tol`, ``fit``
+          makes two passes and then solves for all rows and all columns in turn, or
+          takes Newton steps of them where the error is not squared, unless that costs
+          too much: with missing entries from about a hundred factors on. It warns
+          where it ends with draws.
         - "constant": `eta0`; for streams that change.
         - "inverse": ``eta0 / (N / 2 + t)``, N the number of entries, as in the paper.
     eta0 : float > 0, default=None
@@ -460,7 +467,8 @@ class AWSGDMatrixFactorization(FactorizationModel):
             pass_cost=data.pass_cost,
         )
         elsewhere = finish is not None
-        if not (elsewhere or streaming) and self._can_finish(data):
+        should_finish = self._should_finish and not (elsewhere or streaming)
+        if should_finish and self._can_finish(data):
             finish = partial(self._finish, data, rows)
         first = budget
         if finish is not None:
@@ -478,6 +486,15 @@ class AWSGDMatrixFactorization(FactorizationModel):
             warnings.warn(
                 f"The objective was still falling after max_iter={max_iter} passes; "
                 "raise max_iter or tol.",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+        elif should_finish and finish is None:
+            warnings.warn(
+                "Passes of draws have no longer much effect, but the objective may be "
+                "well above its minimum: exact solutions, with which fit ends "
+                f"elsewhere, would take too long with n_components={self.n_components} "
+                f"and loss={self.loss!r} here. Lower tol for more passes.",
                 ConvergenceWarning,
                 stacklevel=5,
             )
@@ -553,32 +570,48 @@ class AWSGDMatrixFactorization(FactorizationModel):
         n_parameters = sum(data.X.shape) * self.n_components
         return min(data.n_entries, max(2 * data.n_stored, n_parameters))
 
+    @property
+    def _should_finish(self):
+        """Whether a fit is to end with exact solutions, where they can be had."""
+        is_auto = self.learning_rate == "auto" and self.step == "proximal"
+        return is_auto and self.tol is not None
+
     def _can_finish(self, data):
         """Return whether exact solutions of rows and columns cost less than passes."""
-        if (
-            self.learning_rate != "auto"
-            or self.step != "proximal"
-            or self.loss != "squared_error"
-            or self.tol is None
-        ):
-            return False
-        if data.kind != "missing":
-            return data.weights is None
-        in_memory = not isinstance(data, SourceEntries)
-        return in_memory and solving_pays(data, self._n_factors + self.fit_bias)
+        n_factors = self._n_factors + self.fit_bias
+        return solving_pays(data, self.loss, n_factors, self._pass_length)
 
     def _make_solver(self, data, row_factors, column_factors):
         """Return what solves for all rows and all columns in turn."""
         scales = self.global_bias_, self._gain, self._ridge
         n_threads = effective_n_jobs(self.n_jobs)
-        if data.kind == "missing":
+        from_source = isinstance(data, SourceEntries)
+        if is_common(data, self.loss):
+            return AlternatingSolver(
+                data.row_blocks(n_threads),
+                row_factors,
+                column_factors,
+                *scales,
+                at_once=from_source,
+            )
+        if from_source:
+            visit = partial(visit_blocks, data, row_factors)
+            return EquationSolver(visit, row_factors, column_factors, self._scales())
+        if self.loss == "squared_error" and data.kind == "missing":
             return ObservedSolver(data, row_factors, column_factors, *scales, n_threads)
-        return AlternatingSolver(
-            data.row_blocks(n_threads),
-            row_factors,
-            column_factors,
-            *scales,
-            at_once=isinstance(data, SourceEntries),
+        return EitherSideSolver(
+            data, row_factors, column_factors, self._scales(), n_threads
+        )
+
+    def _scales(self, is_common=False):
+        """Return what the objective depends on besides entries and factors."""
+        return Scales(
+            self.loss,
+            self._epsilon,
+            self._ridge,
+            self.global_bias_,
+            self._gain,
+            is_common,
         )
 
     def _overflow_message(self):

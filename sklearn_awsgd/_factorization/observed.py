@@ -17,11 +17,6 @@ from sklearn_awsgd._linear.blocks import Blocks
 JITTER = 1e-11
 # Threads share the rows in parts of about this many entries.
 PART_SIZE = 1 << 16
-# Passes of draws that take as long as solving for all rows, for each factor: measured
-# on ratings with 5 to 40 factors.
-PASSES_PER_FACTOR = 1 / 18
-# Draws alone need about 50 passes, solutions ten or so.
-LARGEST_COST = 8
 
 
 @dataclass
@@ -113,11 +108,3 @@ class StoredEntries:
         for _ in Blocks(solution, n_threads).run(solve, [(part,) for part in parts]):
             pass
         return solution, least
-
-
-def solving_pays(data, n_factors):
-    """Return whether solutions take less time than the passes of draws they spare."""
-    n_systems = sum(data.X.shape) / 2
-    cost = PASSES_PER_FACTOR * n_factors
-    cost *= 1 + n_systems * n_factors / (3 * max(data.n_entries, 1))
-    return cost <= LARGEST_COST

@@ -24,6 +24,9 @@ LOSSES = {
 }
 # Numbers in the largest temporary array of a block: 32 MB.
 BLOCK_SIZE = 4_000_000
+# Numbers in the products of all pairs of factors, which rows share, at most: 128 MB of
+# their half is stored. With more each row has its own.
+LARGEST_PRODUCTS = 1 << 25
 # Above this share of observed entries dense products are quicker than sparse ones.
 DENSE_SHARE = 0.05
 MAX_NEWTON_STEPS = 100
@@ -73,7 +76,17 @@ def deviance(loss, epsilon, y, z):
     return np.maximum(value, 0)
 
 
-def solve_rows(data, factors, offset, loss, epsilon, alpha, n_threads=1):
+def solve_rows(
+    data,
+    factors,
+    offset,
+    loss,
+    epsilon,
+    alpha,
+    n_threads=1,
+    start=None,
+    max_steps=MAX_NEWTON_STEPS,
+):
     """Return the factors of all rows.
 
     Parameters
@@ -92,6 +105,10 @@ def solve_rows(data, factors, offset, loss, epsilon, alpha, n_threads=1):
         Strength of the ridge.
     n_threads : int, default=1
         Threads, which change no result: what rows are solved together is the same.
+    start : ndarray of shape (n_rows, n_factors), default=None
+        Where Newton's method begins; None for zeros.
+    max_steps : int, default=100
+        Its largest number of steps, none of which raises the objective.
 
     Returns
     -------
@@ -111,7 +128,11 @@ def solve_rows(data, factors, offset, loss, epsilon, alpha, n_threads=1):
             return entries.solve(factors, offset, alpha, n_threads)[0]
         solve = _make_squared(data, factors, offset, alpha)
     else:
-        solve = _make_newton(data, factors, offset, loss, epsilon, alpha)
+        if start is None:
+            start = np.zeros((data.X.shape[0], factors.shape[1]))
+        solve = _make_newton(
+            data, factors, offset, loss, epsilon, alpha, start, max_steps
+        )
     parts = row_blocks(data.X.shape[0], max(factors.shape[1] ** 2, data.X.shape[1]))
     found = Blocks(data.X, n_threads).run(solve, [(part,) for part in parts])
     return np.concatenate(list(found))
@@ -168,6 +189,39 @@ def stack_triangles(triangles, place):
     return np.take(triangles, place, axis=1)
 
 
+def gram_maker(factors):
+    """Return a function of weights, a matrix, that returns the sums of w v v'.
+
+    One for each row, over its columns.
+    """
+    n_columns, size = factors.shape
+    if n_columns * size**2 <= LARGEST_PRODUCTS:
+        outer, place = outer_products(factors)
+
+        def shared(weights):
+            if sparse.issparse(weights):
+                n_cells = weights.shape[0] * weights.shape[1]
+                if weights.nnz >= DENSE_SHARE * n_cells:
+                    weights = weights.toarray()
+            return stack_triangles(weights @ outer, place)
+
+        return shared
+
+    def gram(weights, columns):
+        v = factors[columns]
+        return (v.T * weights) @ v
+
+    def grams(weights):
+        if not sparse.issparse(weights):
+            found = [gram(w, slice(None)) for w in weights]
+        else:
+            ends = zip(weights.indptr[:-1], weights.indptr[1:], strict=True)
+            found = [gram(weights.data[a:b], weights.indices[a:b]) for a, b in ends]
+        return np.array(found).reshape(-1, size, size)
+
+    return grams
+
+
 def row_blocks(n_rows, width):
     """Return slices of rows whose arrays of that width are not too large."""
     step = max(1, BLOCK_SIZE // max(width, 1))
@@ -177,11 +231,10 @@ def row_blocks(n_rows, width):
 def _make_squared(data, factors, offset, alpha):
     """Return a function that solves some rows, of the squared error."""
     X = data.X
-    n_rows, n_columns = X.shape
+    n_columns = X.shape[1]
     # What every cell of the matrix has, stored or not.
     background = data.unstored_weight if data.kind == "zeros" else 0.0
-    outer, place = outer_products(factors)
-    thin = sparse.issparse(X) and X.nnz < DENSE_SHARE * n_rows * n_columns
+    grams_of = gram_maker(factors)
 
     def solve(rows):
         if sparse.issparse(X):
@@ -195,12 +248,10 @@ def _make_squared(data, factors, offset, alpha):
                 (weights * (block.data - o) + background * o, *where), block.shape
             )
             weights = sparse.csr_array((weights - background, *where), block.shape)
-            if not thin:
-                pull, weights = pull.toarray(), weights.toarray()
         else:
             weights = _dense_weights(data, rows)
             pull = weights * (X[rows] - offset)
-        grams = stack_triangles(weights @ outer, place)
+        grams = grams_of(weights)
         target = pull @ factors
         total = np.asarray(weights.sum(axis=1)).ravel()
         if background:
@@ -240,36 +291,112 @@ def dense_blocks(data):
             yield dense_block(block, rows)
 
 
-def _make_newton(data, factors, offset, loss, epsilon, alpha):
-    """Return a function that solves some rows, by Newton's method with halved steps."""
-    outer, place = outer_products(factors)
+class DenseCells:
+    """All cells of some rows, as arrays; missing ones have no weight.
 
-    def objective(u, y, weight, ridge):
+    Parameters
+    ----------
+    y, weight : ndarray of shape (n_rows, n_columns)
+        Values and weights.
+    """
+
+    def __init__(self, y, weight):
+        self.y, self.weight = y, weight
+
+    def take(self, rows):
+        """Return the cells of some of the rows."""
+        return DenseCells(self.y[rows], self.weight[rows])
+
+    def predict(self, u, factors, offset):
+        """Return z of the cells."""
+        return offset + u @ factors.T
+
+    def sums(self, numbers):
+        """Return the sums of numbers of the cells over each row."""
+        return numbers.sum(axis=1)
+
+    def matrix(self, numbers):
+        """Return numbers of the cells as a matrix."""
+        return numbers
+
+
+class StoredCells:
+    """The stored entries of some rows of a sparse matrix, of which others are missing.
+
+    Parameters
+    ----------
+    X : CSR
+        Values.
+    weight : ndarray of shape (n_entries,)
+        Weights.
+    """
+
+    def __init__(self, X, weight):
+        self._X, self.weight = X, weight
+        self.y = X.data.astype(np.float64, copy=False)
+        self._row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+
+    def take(self, rows):
+        """Return the cells of some of the rows."""
+        return StoredCells(self._X[rows], self.matrix(self.weight)[rows].data)
+
+    def predict(self, u, factors, offset):
+        """Return z of the cells."""
+        j = self._X.indices
+        return np.einsum("ek,ek->e", u[self._row], factors[j]) + offset[j]
+
+    def sums(self, numbers):
+        """Return the sums of numbers of the cells over each row."""
+        return np.bincount(self._row, numbers, minlength=self._X.shape[0])
+
+    def matrix(self, numbers):
+        """Return numbers of the cells as a matrix."""
+        X = self._X
+        return sparse.csr_array((numbers, X.indices, X.indptr), X.shape)
+
+
+def cells_of(data, rows):
+    """Return the cells of some rows; those a sparse matrix misses take no time."""
+    if not (sparse.issparse(data.X) and data.kind == "missing"):
+        return DenseCells(*dense_block(data, rows))
+    X = data.X[rows]
+    return StoredCells(
+        X, np.ones(X.nnz) if data.weights is None else data.weights[rows].data
+    )
+
+
+def _make_newton(data, factors, offset, loss, epsilon, alpha, start, max_steps):
+    """Return a function that solves some rows, by Newton's method with halved steps."""
+    grams_of = gram_maker(factors)
+
+    def objective(u, cells, ridge):
         value, first, curvature = evaluate_loss(
-            loss, epsilon, y, offset + u @ factors.T
+            loss, epsilon, cells.y, cells.predict(u, factors, offset)
         )
-        value = (weight * value).sum(axis=1) + ridge / 2 * (u * u).sum(axis=1)
-        return value, weight * first, weight * curvature
+        value = cells.sums(cells.weight * value) + ridge / 2 * (u * u).sum(axis=1)
+        return value, cells.weight * first, cells.weight * curvature
 
     def solve(rows):
-        y_all, weight_all = dense_block(data, rows)
-        solution = np.zeros((len(y_all), factors.shape[1]))
-        active = np.arange(len(y_all))
-        for _ in range(MAX_NEWTON_STEPS):
+        all_cells = cells_of(data, rows)
+        solution = start[rows].copy()
+        active = np.arange(len(solution))
+        for _ in range(max_steps):
             if not len(active):
                 break
-            y, weight, u = y_all[active], weight_all[active], solution[active]
-            ridge = alpha * weight.sum(axis=1)
-            value, first, curvature = objective(u, y, weight, ridge)
-            gradient = first @ factors + ridge[:, None] * u
-            grams = stack_triangles(curvature @ outer, place)
+            everywhere = len(active) == len(solution)
+            cells = all_cells if everywhere else all_cells.take(active)
+            u = solution[active]
+            ridge = alpha * cells.sums(cells.weight)
+            value, first, curvature = objective(u, cells, ridge)
+            gradient = cells.matrix(first) @ factors + ridge[:, None] * u
+            grams = grams_of(cells.matrix(curvature))
             add_ridge(grams, ridge)
             move = np.linalg.solve(grams, gradient[:, :, None])[:, :, 0]
             expected = (move * gradient).sum(axis=1)
             length = np.ones(len(active))
             for _ in range(MAX_HALVINGS):
                 trial = u - length[:, None] * move
-                worse = objective(trial, y, weight, ridge)[0] > value - (
+                worse = objective(trial, cells, ridge)[0] > value - (
                     0.01 * length * expected
                 )
                 # Within rounding a solved row looks worse.

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 from sklearn.utils import check_random_state
 
-from sklearn_awsgd._factorization.columns import Scales
+from sklearn_awsgd._factorization.columns import EquationSolver
 from sklearn_awsgd._factorization.entries import check_entries
 from sklearn_awsgd._factorization.finish import alternate
 from sklearn_awsgd._partitions import entries
@@ -143,42 +143,27 @@ class Finish:
 
     def __init__(self, estimator, run, reading, facts):
         self._estimator, self._facts = estimator, facts
-        self._visit = partial(run, entries.equations, reading)
+        self._run = partial(run, entries.equations, reading)
+
+    def _visit(self, columns, scales):
+        """Have the partitions solve for their rows."""
+        (equations,) = add_up(self._run(columns, scales))
+        return equations
 
     def __call__(self, budget, log):
         model, columns = self._estimator, self._estimator._columns
         k = model._n_factors
-        self._scales = Scales(
-            model.loss,
-            model._epsilon,
-            model._ridge,
-            model.global_bias_,
-            model._gain,
-            is_common=self._facts.is_full and model.loss == "squared_error",
+        is_common = self._facts.is_full and model.loss == "squared_error"
+        solver = EquationSolver(
+            self._visit,
+            None,
+            np.column_stack([columns["columns"][:, :k], columns["column_bias"]]),
+            model._scales(is_common),
         )
-        self.columns = np.column_stack(
-            [columns["columns"][:, :k], columns["column_bias"]]
-        )
-        n_iter, converged = alternate(self, budget, log, self._facts.n_entries)
+        n_iter, converged = alternate(solver, budget, log, self._facts.n_entries)
         # Nothing is known of a column without entries, also not its first factors.
-        self.columns[np.broadcast_to(self._equations.mass, len(self.columns)) == 0] = 0
-        columns["columns"][:, :k] = self.columns[:, :-1]
-        columns["column_bias"][:] = self.columns[:, -1]
-        self.mean_loss = self._equations.deviance / self._facts.mass
+        solver.columns[solver.column_masses() == 0] = 0
+        columns["columns"][:, :k] = solver.columns[:, :-1]
+        columns["column_bias"][:] = solver.columns[:, -1]
+        self.mean_loss = solver.equations.deviance / self._facts.mass
         return n_iter, converged
-
-    def solve_rows(self):
-        """Have the partitions solve for their rows."""
-        (self._equations,) = add_up(self._visit(self.columns, self._scales))
-
-    def solve_columns(self):
-        """Take the step of the columns, which is exact for the squared error."""
-        n_used = self._equations.gradient.shape[1]
-        columns = self.columns.copy()
-        columns[:, :n_used] = self._equations.step(columns[:, :n_used], self._scales)
-        self.columns = columns
-
-    def objective(self):
-        """Return mean loss and ridge."""
-        total = self._equations.objective(self.columns, self._scales.ridge)
-        return total / self._facts.mass
