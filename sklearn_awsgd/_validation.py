@@ -175,7 +175,7 @@ def check_weights(sample_weight, n_samples):
     if weight.max() == 0:
         raise ValueError(
             "sample_weight is zero for every sample; at least one row needs a "
-            "positive weight."
+            "positive weight: leave the call out when no row counts."
         )
     # Scaled first: the sum of huge weights must not overflow.
     weight = weight / weight.max()

@@ -19,6 +19,7 @@ from sklearn_awsgd._linear.streams.calibration import Calibration, Temperature
 from sklearn_awsgd._linear.streams.diagonal import SoftmaxStream, WideStream
 from sklearn_awsgd._linear.streams.learner import StreamLearner, WideBank
 from sklearn_awsgd._linear.streams.narrow import NarrowStream
+from sklearn_awsgd._linear.streams.presence import Presence
 from sklearn_awsgd._linear.streams.problem import StreamProblem
 from sklearn_awsgd._linear.streams.rows import make_rows
 
@@ -482,7 +483,8 @@ def test_calibration_finds_slope_and_intercept(rng):
     calibration = Calibration(2)
     for start in range(0, 20_000, 50):
         part = slice(start, start + 50)
-        calibration.observe(scores[part], targets[part], np.ones(50))
+        missing = [False, False]
+        calibration.observe(scores[part], targets[part], np.ones(50), missing)
     np.testing.assert_allclose(
         calibration.parameters, [[0.5, -0.5], [1.0, 0.0]], atol=0.1
     )
@@ -494,7 +496,7 @@ def test_temperature_finds_the_factor(rng):
     temperature = Temperature()
     for start in range(0, 10_000, 50):
         part = slice(start, start + 50)
-        temperature.observe(scores[part], codes[part], np.ones(50))
+        temperature.observe(scores[part], codes[part], np.ones(50), [False])
     np.testing.assert_allclose(temperature(1.0), 0.5, atol=0.05)
 
 
@@ -716,3 +718,94 @@ def test_probabilities_are_calibrated_and_scores_are_not(loss, rng, seed):
         clf.partial_fit(rows, labels, classes=[0, 1, 2])
     calibrated, plain = np.mean(losses[15:], axis=0)
     assert calibrated < 0.9 * plain
+
+
+def test_presence_counts_rows_whatever_the_chunks(rng):
+    codes = np.append(rng.permutation(np.arange(150) % 3), np.ones(50, dtype=int))
+    for size in (1, 7, 200):
+        presence = Presence(3)
+        for start in range(0, 200, size):
+            missing, _ = presence.observe(codes[start : start + size])
+        assert presence.seen == np.bincount(codes).tolist()
+        last = [np.flatnonzero(codes == k)[-1] for k in range(3)]
+        assert presence.since == (199 - np.array(last)).tolist()
+    # Of either other class a quarter of the last 50 rows should have come; and later a
+    # fifth of 110 or more.
+    assert not missing
+    assert presence.observe(np.ones(60, dtype=int))[0]
+    assert not presence.observe(np.arange(3))[0]
+
+
+def test_a_class_is_missing_when_chance_cannot_tell_why():
+    presence = Presence(2)
+    assert presence.observe(np.zeros(9, dtype=bool)) == (False, True)
+    assert presence.observe(np.zeros(1, dtype=bool)) == (False, True)
+    # The other class has not begun to come, and here comes its beginning.
+    assert presence.observe(np.ones(10, dtype=bool)) == (False, False)
+    assert presence.observe(np.array([False, True] * 40)) == (False, True)
+    # Both have 50 rows. After 66 more of one, 66 * 50 / 166 of the other should have
+    # come since its last: the first number above 20 is that of 67.
+    assert presence.observe(np.ones(65, dtype=bool)) == (False, True)
+    assert presence.observe(np.ones(1, dtype=bool)) == (True, True)
+    assert presence.observe(np.zeros(1, dtype=bool)) == (False, True)
+    other = Presence(2)
+    other.observe(np.ones(7, dtype=bool))
+    presence.merge(other)
+    assert presence.seen == [51, 123]
+    assert presence.since == [0, 0]
+
+
+@pytest.mark.parametrize("kind", ["narrow", "small chunks", "wide"])
+@pytest.mark.parametrize("last", [-1, 1])
+def test_sorted_by_class(kind, last, rng, seed):
+    """Neither windows nor calibration follow the class that comes last."""
+    d, n = (250 if kind == "wide" else 8), 6000
+    X, y = make_data(rng, 2 * n, d)
+    order = np.argsort(last * y[:n], kind="stable")
+    size = 12 if kind == "small chunks" else 200
+    models = [AWSGDClassifier(forgetting=f, random_state=seed) for f in (0, "auto")]
+    for clf in models:
+        for rows, labels in chunks(X[order], y[order], size):
+            clf.partial_fit(rows, labels, classes=[-1, 1])
+    plain, auto = models
+    scores = plain.decision_function(X[n:])
+    np.testing.assert_allclose(auto.decision_function(X[n:]), scores, atol=0.05)
+    for clf in models:
+        p = clf.predict_proba(X[n:])[:, 1]
+        np.testing.assert_allclose(p, expit(clf.decision_function(X[n:])), atol=0.01)
+    best = AWSGDClassifier(random_state=seed).fit(X[:n], y[:n])
+    ideal = np.logaddexp(0, -y[n:] * best.decision_function(X[n:])).mean()
+    loss = np.logaddexp(0, -y[n:] * scores).mean()
+    # Half-way between a fit and a coin; a diagonal knows less of rows that have left.
+    assert loss < (np.log(2) if kind == "wide" else 0.5 * (ideal + np.log(2)))
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "multinomial"])
+def test_sorted_by_several_classes(loss, rng, seed):
+    X = rng.standard_normal((8000, 6))
+    scores = X @ rng.standard_normal((6, 4)) + rng.gumbel(size=(8000, 4))
+    y = scores.argmax(axis=1)
+    order = np.argsort(y[:6000], kind="stable")
+    clf = AWSGDClassifier(loss, random_state=seed)
+    for rows, labels in chunks(X[order], y[order], 200):
+        clf.partial_fit(rows, labels, classes=range(4))
+    p = clf.predict_proba(X[6000:])
+    assert -np.log(p[np.arange(2000), y[6000:]]).mean() < np.log(4)
+
+
+@pytest.mark.parametrize("rows", [1, 20])
+def test_weights_that_are_all_zero_are_refused_and_change_nothing(rows, rng, seed):
+    """As scikit-learn's SGDClassifier refuses them."""
+    X, y = make_data(rng, 300)
+    clf = AWSGDClassifier(random_state=seed)
+    with pytest.raises(ValueError, match=r"sample_weight is zero .* leave the call"):
+        clf.partial_fit(X[:rows], y[:rows], [-1, 1], np.zeros(rows))
+    assert not hasattr(clf, "coef_")
+    clf.partial_fit(X[:200], y[:200], classes=[-1, 1])
+    twin = copy.deepcopy(clf)
+    with pytest.raises(ValueError, match="sample_weight is zero"):
+        clf.partial_fit(X[:rows], y[:rows], sample_weight=np.zeros(rows))
+    for model in (clf, twin):
+        model.partial_fit(X[200:], y[200:])
+    np.testing.assert_array_equal(clf.coef_, twin.coef_)
+    np.testing.assert_array_equal(clf.predict_proba(X), twin.predict_proba(X))

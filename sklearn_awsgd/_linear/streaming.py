@@ -93,6 +93,7 @@ def begin_stream(estimator, X, targets, unit):
         X,
         len(targets),
         n_classes=targets[0].n_models if targets[0].n_models > 1 else 0,
+        has_signs=targets[0].n_groups > 1,
         fit_intercept=estimator.fit_intercept,
         forgetting=estimator.forgetting,
         seed=random_state.randint(np.iinfo(np.int32).max),

@@ -40,7 +40,7 @@ class Calibration:
         self.seen = np.zeros((n_problems, 2))
         # How far it is behind scores as they are.
         self.behind = np.full(n_problems, HANDICAP)
-        self.pending = []
+        self.pending, self.n_pending = [], 0
 
     @property
     def parameters(self):
@@ -53,7 +53,7 @@ class Calibration:
         slope, intercept = self.parameters.T
         return scores * slope + intercept
 
-    def observe(self, scores, targets, weights):
+    def observe(self, scores, targets, weights, missing):
         """Take in the scores of rows before they were learned.
 
         Parameters
@@ -62,34 +62,41 @@ class Calibration:
             Scores, and targets -1 or +1.
         weights : ndarray of shape (n_rows,)
             What the rows weigh.
+        missing : list of bool
+            Whether a class of each problem is missing: then the rows do not tell how
+            often it comes, and are left out.
         """
-        self.pending.append((scores, targets, weights))
-        if sum(len(part[0]) for part in self.pending) < CHUNK:
+        if all(missing):
             return
-        scores, targets, weights = (
-            np.concatenate(part) for part in zip(*self.pending, strict=True)
-        )
-        self.pending = []
+        self.pending.append((scores, targets, weights, missing))
+        self.n_pending += len(weights)
+        if self.n_pending < CHUNK:
+            return
+        scores, targets, weights, missing = zip(*self.pending, strict=True)
+        parts = zip(weights, np.logical_not(missing), strict=True)
+        weights = np.vstack([np.outer(part, counts) for part, counts in parts])
+        scores, targets = np.concatenate(scores), np.concatenate(targets)
+        self.pending, self.n_pending = [], 0
         stride = -(-len(weights) // MOST_ROWS)
         self._learn(
             np.ascontiguousarray(scores[::stride].T),
             np.ascontiguousarray(targets[::stride].T),
-            stride * weights[::stride],
+            np.ascontiguousarray(stride * weights[::stride].T),
         )
 
     def _learn(self, scores, targets, weights):
-        """Learn from scores and targets of shape (n_problems, n_rows)."""
-        keep, gains = np.exp(-weights.sum() / WINDOW), np.empty(5)
-        for k in range(len(scores)):
+        """Learn from scores, targets and weights of shape (n_problems, n_rows)."""
+        totals, gains = weights.sum(axis=1), np.empty(5)
+        for k, keep in enumerate(np.exp(-totals / WINDOW)):
             ready = self.seen[k].min() >= FIRST_ROWS
-            positive = weights[targets[k] > 0].sum()
-            self.seen[k] += weights.sum() - positive, positive
+            positive = weights[k, targets[k] > 0].sum()
+            self.seen[k] += totals[k] - positive, positive
             if ready:
                 known = keep * self.known[k]
                 raw, own = _stream.calibrate(
                     scores[k],
                     targets[k],
-                    weights,
+                    weights[k],
                     self.point[k],
                     known + AT_START,
                     STEPS,
@@ -105,22 +112,26 @@ class Temperature:
 
     def __init__(self):
         self.point, self.curvature, self.slope = 1.0, 0.0, 0.0
-        self.seen, self.behind, self.pending = 0.0, HANDICAP, []
+        self.seen, self.behind = 0.0, HANDICAP
+        self.pending, self.n_pending = [], 0
 
     def __call__(self, scores):
         """Return the scores to take probabilities from."""
         share = expit(-self.behind)
         return scores * (share * self.point + 1 - share)
 
-    def observe(self, scores, codes, weights):
+    def observe(self, scores, codes, weights, missing):
         """Take in the scores of rows before they were learned."""
+        if all(missing):
+            return
         self.pending.append((scores, codes, weights))
-        if sum(len(part[0]) for part in self.pending) < CHUNK:
+        self.n_pending += len(weights)
+        if self.n_pending < CHUNK:
             return
         scores, codes, weights = (
             np.concatenate(part) for part in zip(*self.pending, strict=True)
         )
-        self.pending = []
+        self.pending, self.n_pending = [], 0
         self.seen += weights.sum()
         if self.seen < FIRST_ROWS * scores.shape[1]:
             return

@@ -11,6 +11,7 @@ from sklearn_awsgd._linear.streams.bank import Bank
 from sklearn_awsgd._linear.streams.calibration import Calibration, Temperature
 from sklearn_awsgd._linear.streams.diagonal import SoftmaxStream, WideStream
 from sklearn_awsgd._linear.streams.narrow import NarrowStream
+from sklearn_awsgd._linear.streams.presence import Presence
 
 # Up to this many features the past is a full quadratic. Its work grows with the square
 # of what is not zero in a row, and for each chunk with the cube of the features.
@@ -52,10 +53,10 @@ class WideBank:
             total += weight * learner.w
         return total
 
-    def learn(self, problem, X, sizes, y, a, count):
+    def learn(self, problem, X, sizes, y, a, count, balanced=True):
         """Learn a chunk; see :meth:`NarrowStream.learn`."""
         losses = []
-        if len(self.bank.windows) > 1:
+        if len(self.bank.windows) > 1 and balanced:
             losses = [learner.loss(problem, X, y, a) for learner in self.learners]
         for learner in self.learners:
             learner.learn(problem, X, sizes, y, a, count)
@@ -65,6 +66,8 @@ class WideBank:
                 window = self.learners[k].window
                 self.learners[k] = copy.deepcopy(self.learners[winner])
                 self.learners[k].window = window
+        if not balanced:
+            return
         n = len(self.learners)
         if self.bank.is_over(n - 1):
             self.learners.pop()
@@ -110,6 +113,8 @@ class StreamLearner:
         Number of problems.
     n_classes : int, default=0
         Classes of softmax regression, which is one problem; 0 for other losses.
+    has_signs : bool, default=True
+        Whether the targets of other losses are -1 and +1, for classes.
     fit_intercept : bool, default=True
         Whether intercepts are free.
     forgetting : "auto" or float, default="auto"
@@ -124,6 +129,7 @@ class StreamLearner:
         n_problems,
         *,
         n_classes=0,
+        has_signs=True,
         fit_intercept=True,
         forgetting="auto",
         seed=0,
@@ -144,6 +150,9 @@ class StreamLearner:
                 stream = WideBank(first, windows)
             self.streams.append(stream)
         self.calibration = Temperature() if n_classes else Calibration(n_problems)
+        self.presences = []
+        if n_classes or has_signs:
+            self.presences = [Presence(n_classes or 2) for _ in range(n_problems)]
         self.n_rows = 0
         # Sample weight that counts as one row.
         self.unit = 1.0
@@ -210,11 +219,21 @@ class StreamLearner:
         """
         v = self.coefficients()
         scores = X @ v[:, :-1].T + v[:, -1]
-        if self.n_rows and (problem.is_log_loss or self.is_softmax):
-            target = targets[0] if self.is_softmax else np.stack(targets, axis=1)
-            self.calibration.observe(scores, target, a)
-        for stream, target in zip(self.streams, targets, strict=True):
-            stream.learn(problem, X, sizes, target, a, count)
+        balanced = [True] * len(targets)
+        if self.presences:
+            missing = []
+            for k, (presence, target) in enumerate(
+                zip(self.presences, targets, strict=True)
+            ):
+                codes = target if self.is_softmax else target > 0
+                is_missing, begun = presence.observe(codes)
+                missing.append(is_missing)
+                balanced[k] = begun and not is_missing
+            if self.n_rows and (problem.is_log_loss or self.is_softmax):
+                target = targets[0] if self.is_softmax else np.stack(targets, axis=1)
+                self.calibration.observe(scores, target, a, missing)
+        for k, stream in enumerate(self.streams):
+            stream.learn(problem, X, sizes, targets[k], a, count, balanced[k])
         self.n_rows += len(a)
         return self._losses(problem, scores, targets, a)
 
@@ -263,4 +282,6 @@ class StreamLearner:
         other.rescale(other.unit / self.unit)
         for mine, theirs in zip(self.streams, other.streams, strict=True):
             mine.merge(problem, theirs)
+        for mine, theirs in zip(self.presences, other.presences, strict=True):
+            mine.merge(theirs)
         self.n_rows += other.n_rows

@@ -78,7 +78,7 @@ class NarrowStream:
         """Rows that wait for being learned exactly, with the memory."""
         return self.buffer.n_rows - self.n_memory
 
-    def learn(self, problem, X, sizes, y, a, count):
+    def learn(self, problem, X, sizes, y, a, count, balanced=True):
         """Learn a chunk.
 
         Parameters
@@ -93,6 +93,9 @@ class NarrowStream:
             Targets and weights.
         count : float
             What the rows count for the penalties: the sum of their sample weights.
+        balanced : bool, default=True
+            Whether the last rows may tell how often classes come. If not they are
+            learned, but they are no evidence for what forgets.
         """
         start, started = self.buffer.n_rows, self.pasts[0].n > 0
         n_new, p = len(y), self.buffer.n_columns
@@ -109,8 +112,10 @@ class NarrowStream:
         if started and small and self.n_pending < quota:
             self._step(problem, start, y, a)
             return
-        losses, weight = self._settle(problem), self.count_since
+        losses, weight = self._settle(problem, balanced=balanced), self.count_since
         self.count_since = 0.0
+        if not balanced:
+            return
         if len(self.bank.windows) > 1:
             winner = self.bank.observe(losses, weight, problem.is_log_loss)
             if winner:
@@ -247,7 +252,7 @@ class NarrowStream:
             np.empty((2, 0)),
         )
 
-    def _settle(self, problem, enough=ENOUGH):
+    def _settle(self, problem, enough=ENOUGH, *, balanced=True):
         """Learn all rows at hand exactly, and let rows leave."""
         self._expect(problem)
         if self.scale is None or self.pasts[0].n < FEW_ROWS:
@@ -276,7 +281,7 @@ class NarrowStream:
             if k == 0 and past.settled is not None and len(self.bank.windows) > 1:
                 before, scores = self._loss_of(problem, past.settled)
             past.settled = None
-            if k == 0 and self._can_shift(problem):
+            if k == 0 and balanced and self._can_shift(problem):
                 new = slice(self.n_memory, n)
                 before = self.shift.observe(
                     problem, self.y[new], scores, self.a[new], before
