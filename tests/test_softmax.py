@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.optimize import minimize
 from scipy.special import log_softmax, logsumexp, softmax
+from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
 from sklearn_awsgd._kernels._rows import Rows
 from sklearn_awsgd._kernels._softmax_dual import take_steps
 
@@ -16,7 +18,11 @@ from sklearn_awsgd._kernels import _softmax_batch
 from sklearn_awsgd._linear import blocks as blocks_module
 from sklearn_awsgd._linear.blocks import Blocks
 from sklearn_awsgd._linear.phases import softmax_dual
-from sklearn_awsgd._linear.softmax_objective import ConjugateGradients, SoftmaxObjective
+from sklearn_awsgd._linear.softmax_objective import (
+    ConjugateGradients,
+    MeanCurvature,
+    SoftmaxObjective,
+)
 from sklearn_awsgd._linear.softmax_sums import SoftmaxSums
 
 
@@ -141,6 +147,53 @@ def test_conjugate_gradients_solve(floor, fit_intercept, layout, rng, monkeypatc
     np.testing.assert_allclose(found[:, :-1], expected[:, :-1], atol=1e-5)
     shift = found[:, -1] - expected[:, -1]
     np.testing.assert_allclose(shift, shift[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_mean_curvature_of_equal_classes(fit_intercept, rng):
+    X, codes = make_data(rng)
+    sums = make_sums(X, codes)
+    v, floor = np.zeros(36), 0.25
+    sample = sums.sample(v, sums.evaluate(v)[-1], 200, rng)
+    mean = sample.mean_hessian(floor)
+    mean[:8, :8] += 0.1 * np.eye(8)
+    gradient = rng.standard_normal((4, 9))
+    if not fit_intercept:
+        gradient[:, -1] = mean[-1, :-1] = mean[:-1, -1] = 0
+    found = MeanCurvature(sample, 0.1, fit_intercept, floor)(gradient.ravel())
+    expected = np.linalg.solve(mean, gradient.T).T
+    np.testing.assert_allclose(found, expected.ravel(), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_few_rows_for_each_column(tol, fit_intercept, rng, monkeypatch):
+    # Products on sampled rows would save nothing: pairs improve the mean curvature.
+    def refuse(*args):
+        raise AssertionError("conjugate gradients")
+
+    monkeypatch.setattr(
+        "sklearn_awsgd._linear.softmax_objective.ConjugateGradients", refuse
+    )
+    X, y = make_data(rng, n=500, d=160, n_classes=7, scale=0.2)
+    settings = {"alpha": 1e-3, "fit_intercept": fit_intercept}
+    clf = AWSGDClassifier("multinomial", tol=tol, random_state=0, **settings).fit(X, y)
+    peer = LogisticRegression(
+        C=1 / (1e-3 * 500), fit_intercept=fit_intercept, tol=1e-10, max_iter=5000
+    ).fit(X, y)
+    value, best = value_of(clf, X, y, 1e-3), value_of(peer, X, y, 1e-3)
+    assert value <= (1 + tol) * best
+    assert value - clf.duality_gap_[0] <= best * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_columns_that_a_sample_lacks(seed):
+    # Some pixels are set in a row or two, and a sample may have none of them.
+    X, y = load_digits(return_X_y=True)
+    X = StandardScaler().fit_transform(X)
+    clf = AWSGDClassifier("multinomial", tol=1e-3, random_state=seed).fit(X, y)
+    peer = LogisticRegression(C=1 / (1e-4 * len(y)), max_iter=300, tol=1e-4).fit(X, y)
+    assert value_of(clf, X, y, 1e-4) <= 1.001 * value_of(peer, X, y, 1e-4)
 
 
 def test_sampled_curvature_is_unbiased(rng):

@@ -32,6 +32,9 @@ class InverseCurvature:
     diagonal : bool, default=False
         Whether it is a diagonal: then the last pair tells its scale, and it may be
         replaced by that of another point without forgetting the pairs.
+    rough : bool, default=False
+        Whether it leaves out much more than a sample does, as a diagonal: then steps
+        are many, and small ones need not mean that the end is near.
 
     Attributes
     ----------
@@ -40,10 +43,10 @@ class InverseCurvature:
         side.
     """
 
-    def __init__(self, solve, cost, sharp, diagonal=False, step_cost=0.0):
+    def __init__(self, solve, cost, sharp, diagonal=False, step_cost=0.0, rough=False):
         self.margin = 2.0 if sharp else 4.0
         self._solve, self.cost, self.diagonal = solve, cost, diagonal
-        self.step_cost = step_cost
+        self.step_cost, self.rough = step_cost, rough or diagonal
         self._pairs, self._scale = [], 1.0
 
     @classmethod

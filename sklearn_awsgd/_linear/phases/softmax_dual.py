@@ -5,7 +5,7 @@ nonzeros alone: see :mod:`sklearn_awsgd._linear.phases.dual` for one linear mode
 the penalty is felt, a handful of shuffled passes is enough. Each is followed by an
 exact one, which tells how far it has led.
 
-The constants were chosen on newsgroups at alpha 1e-4 and 1e-6.
+The constants were chosen on newsgroups at alpha 1e-4.
 """
 
 import numpy as np
