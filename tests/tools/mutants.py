@@ -229,6 +229,12 @@ MUTANTS = [
         "test_samplers.py test_classifier.py",
     ),
     Mutant(
+        "weighted zeros: those that are not stored have no loss",
+        "total += background / 2 * (square",
+        "total += 0 * (square",
+        "test_factorization_ends.py",
+    ),
+    Mutant(
         "row solver: no ridge",
         "    ridge = ridge + JITTER * trace\n",
         "    ridge = 0 * ridge + JITTER * trace\n",
