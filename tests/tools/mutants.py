@@ -196,6 +196,36 @@ MUTANTS = [
         "conjugate[0] = derivative * z - value",
         "test_dual.py",
     ),
+    Mutant(
+        "columns: the slope of a coordinate misses the penalty",
+        "slope = gradient[j] + dot(&column, &weighed[0]) + l2 * d[j]",
+        "slope = gradient[j] + dot(&column, &weighed[0])",
+        "test_working_set.py",
+    ),
+    Mutant(
+        "columns: a step of the intercept moves no row",
+        "                    weighed[i] += change * h[i]\n",
+        "                    pass\n",
+        "test_working_set.py",
+    ),
+    Mutant(
+        "softmax: probabilities miss the intercepts",
+        "line[i] = z[i * n_classes + k] + b[k];",
+        "line[i] = z[i * n_classes + k];",
+        "test_softmax.py",
+    ),
+    Mutant(
+        "softmax: moves of the scores keep their mean",
+        "kept * p[i, k] * (moves[i, k] - mean)",
+        "kept * p[i, k] * moves[i, k]",
+        "test_softmax.py",
+    ),
+    Mutant(
+        "softmax: dual steps leave the intercepts",
+        "intercepts[c] += step[c] * per_intercept",
+        "pass",
+        "test_softmax.py",
+    ),
     # Samplers that know what draws cost.
     Mutant(
         "costs: those of the points are not set",
@@ -235,6 +265,18 @@ MUTANTS = [
         "test_factorization_ends.py",
     ),
     Mutant(
+        "active rows: the lines of the others have no slope",
+        "return gradients + self._slopes, sums, curvatures",
+        "return gradients, sums, curvatures",
+        "test_active_rows.py",
+    ),
+    Mutant(
+        "certificates: a dual point is not scaled into the l1 ball",
+        "return value * l1 / size[0]",
+        "return value",
+        "test_working_set.py",
+    ),
+    Mutant(
         "row solver: no ridge",
         "    ridge = ridge + JITTER * trace\n",
         "    ridge = 0 * ridge + JITTER * trace\n",
@@ -254,6 +296,12 @@ MUTANTS = [
         "test_sparse_input.py",
     ),
     # Rows elsewhere.
+    Mutant(
+        "sources: all blocks have as many draws",
+        "self.shares = counts / data.n_entries",
+        "self.shares = np.full(len(counts), 1 / len(counts))",
+        "test_factorization_sources.py",
+    ),
     Mutant(
         "partitions: each counts as much as the others",
         "return tuple(share * result for result in results)",
