@@ -226,6 +226,12 @@ MUTANTS = [
         "pass",
         "test_softmax.py",
     ),
+    Mutant(
+        "exponential: a term of the series is wrong",
+        "1.0 / 720, 1.0 / 120",
+        "1.0 / 720, 1.0 / 121",
+        "test_softmax.py test_losses.py",
+    ),
     # Samplers that know what draws cost.
     Mutant(
         "costs: those of the points are not set",
