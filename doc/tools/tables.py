@@ -356,21 +356,83 @@ def figure5():
     return rst_table(["contestants", "factors of the rows", "epochs", "CPU"], rows)
 
 
-def table1():
-    """Return the probabilities of success on the paper's grids."""
+def share(value):
+    """Return a probability of success as short text: ``.84``, ``>.99``, ``1``."""
+    if value >= 0.9995 or round(value, 2) == 0:
+        return f"{value:.0f}"
+    return ">.99" if value >= 0.995 else f"{value:.2f}"[1:]
+
+
+def success(row):
+    """Return the success after 1,000, 3,000, 10,000 and 20,000 episodes."""
+    return " / ".join(share(row[n]) for n in ("1,000", "3,000", "10,000", "20,000"))
+
+
+def policy_grids():
+    """Return success on the paper's grids, a row for each grid and horizon."""
     rows = read("policy")["grid"]
-    marks = ["1,000", "3,000", "10,000", "20,000"]
+    names = list(dict.fromkeys(row["contestant"] for row in rows))
+    found = {(row["l"], row["horizon"], row["contestant"]): row for row in rows}
+    grids = [row for row in rows if row["contestant"] == names[0]]
     return rst_table(
-        ["l", "horizon", "chance", "contestant", *marks],
+        ["l, horizon (chance), runs", *names],
         [
             [
-                row["l"],
-                f"{row['horizon']:,}",
-                f"{row['chance']:.2%}",
+                f"{row['l']}, {row['horizon']:,} ({100 * row['chance']:.2g} %), "
+                f"{row['seeds']}",
+                *(success(found[row["l"], row["horizon"], name]) for name in names),
+            ]
+            for row in grids
+        ],
+    )
+
+
+def policy_parts():
+    """Return what each part of exploration does, a column for each grid."""
+    rows = read("policy")["ablation"]
+    found = {(row["contestant"], row["l"]): success(row) for row in rows}
+    grids = {row["l"]: f"l = {row['l']}, horizon {row['horizon']:,}" for row in rows}
+    return rst_table(
+        ["contestant", *grids.values()],
+        [
+            [name, *(found.get((name, size), "not run") for size in grids)]
+            for name in dict.fromkeys(row["contestant"] for row in rows)
+        ],
+    )
+
+
+def policy_toys():
+    """Return mean returns on Gymnasium's tables."""
+    rows = read("policy")["toys"]
+    steps = ["30,000", "100,000", "300,000", "1,000,000"]
+    return rst_table(
+        ["environment (best possible)", "contestant", *steps],
+        [
+            [
+                f"{row['environment']} ({number(row['best possible'], 3)})",
                 row["contestant"],
-                *(f"{row[mark]:.2f}" for mark in marks),
+                *(
+                    f"{row[n]:.2f}" if abs(row[n]) < 10 else f"{row[n]:,.0f}"
+                    for n in steps
+                    if n in row
+                ),
+                *("\\" for n in steps if n not in row),
             ]
             for row in rows
+        ],
+    )
+
+
+def policy_speed():
+    """Return environment steps in a CPU second."""
+    rows = read("policy")["speed"]
+    kinds = ("trajectory", "on_policy")
+    found = {(row["l"], row["sampler"]): row["million steps / CPU s"] for row in rows}
+    return rst_table(
+        ["l", "learned exploration", "on-policy"],
+        [
+            [size, *(f"{found[size, name]:.1f} million" for name in kinds)]
+            for size in dict.fromkeys(row["l"] for row in rows)
         ],
     )
 
@@ -591,7 +653,10 @@ PAGES = {
     "figure3": figure3,
     "figure4": figure4,
     "figure5": figure5,
-    "table1": table1,
+    "policy_grids": policy_grids,
+    "policy_parts": policy_parts,
+    "policy_toys": policy_toys,
+    "policy_speed": policy_speed,
 }
 
 
