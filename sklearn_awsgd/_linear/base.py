@@ -2,34 +2,22 @@
 
 import copy
 import operator
-import warnings
 from abc import ABCMeta, abstractmethod
-from functools import partial
 from time import perf_counter
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
 from scipy import sparse
 from sklearn.base import BaseEstimator, is_regressor
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import check_scoring
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_awsgd._base import EstimatorMixin
-from sklearn_awsgd._callbacks import told_fit, with_callbacks
 from sklearn_awsgd._kernels import _losses
-from sklearn_awsgd._kernels.settings import Penalty
 from sklearn_awsgd._linear import data as _data
 from sklearn_awsgd._linear import steps as _steps
-from sklearn_awsgd._linear.fetching import SourceBlocks, SourceRows, pilot_costs
-from sklearn_awsgd._linear.limits import (
-    ignored_settings,
-    limit_warning,
-    rounding_warning,
-)
-from sklearn_awsgd._linear.phases.sampling import Draws
+from sklearn_awsgd._linear.fetching import SourceBlocks, SourceRows
+from sklearn_awsgd._linear.fitting import train_problems, train_told
 from sklearn_awsgd._linear.streaming import (
     begin_stream,
     learn_chunk,
@@ -37,12 +25,7 @@ from sklearn_awsgd._linear.streaming import (
     merge_streams,
 )
 from sklearn_awsgd._linear.streams.seed import seed_of
-from sklearn_awsgd._linear.tasks import make_task
-from sklearn_awsgd._linear.train import Rules, train
-from sklearn_awsgd._linear.watch import Watch
-from sklearn_awsgd._solver.records import Budget, Log
-from sklearn_awsgd._solver.runs import Diverged
-from sklearn_awsgd._spaces import RowSpace
+from sklearn_awsgd._solver.records import Log
 from sklearn_awsgd._validation import (
     Integer,
     Options,
@@ -207,7 +190,7 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
             self._start(data, targets)
             self._stream_weights = self._stream_weights.weigh(data, sample_weight)
             self._start_from(coef_init, intercept_init)
-            tasks = self._train_told(data, targets, X, y, sample_weight)
+            tasks = train_told(self, data, targets, X, y, sample_weight)
             if self._learns_exactly(data.strata):
                 self._seeds = [seed_of(task) for task in tasks]
         return self
@@ -246,7 +229,7 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
                     begin_stream(self, data.X, targets, weights.sample or sample)
                 learn_chunk(self, data, targets, sample, sample * total, started)
             else:
-                self._train(data, targets, streaming=True)
+                train_problems(self, data, targets, streaming=True)
                 self._history.thin()
         return self
 
@@ -408,208 +391,6 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
         else:
             self.sampler_ = new
             self._history.sampling.clear()
-
-    def _make_tasks(self, data, targets, make_task):
-        """Return the task of each target, on the states and streams kept here."""
-        alpha = self.alpha / data.total
-        l1_ratio = {"l1": 1.0, "elasticnet": self.l1_ratio, "l2": 0.0, None: 0.0}
-        l1 = alpha * l1_ratio[self.penalty]
-        rate = _steps.make_rate(self._rate, self._eta0, self.power_t, alpha)
-        states = iter(self._states)
-        return [
-            make_task(
-                target,
-                number=k,
-                data=data,
-                loss=self._make_loss(),
-                penalty=Penalty(l1, 0.0 if self.penalty is None else alpha - l1),
-                fit_intercept=self.fit_intercept,
-                rate=rate,
-                average_start=int(self.average),
-                states=[next(states) for _ in range(target.n_models)],
-                generator=self._generators[k],
-            )
-            for k, target in enumerate(targets)
-        ]
-
-    def _make_rules(self, data, tasks, streaming):
-        """Return how to train: "auto" has more to it than AW-SGD."""
-        auto = self.learning_rate == "auto"
-        task = tasks[0]
-        can_descend = (
-            task.penalty.l1 == 0 or task.has_proximal_steps or task.has_columns
-        )
-        plain = streaming or self.average or data.validation is not None
-        score = None
-        if data.validation is not None:
-            score = partial(self._validation_score, data.validation)
-        return Rules(
-            to_optimum=auto and can_descend and not plain,
-            begin_at_constants=auto,
-            n_iter_no_change=self.n_iter_no_change,
-            score=score,
-        )
-
-    @with_callbacks
-    def _train_told(self, data, targets, X, y, sample_weight, **how):
-        """Train as `_train` does, and tell callbacks of it, with what fit was given."""
-        n_problems = len(targets)
-        with told_fit(
-            self,
-            X,
-            y,
-            sample_weight,
-            max_subtasks=n_problems if n_problems > 1 else self.max_iter,
-            sequential_subtasks=n_problems == 1,
-        ) as fit_task:
-            return self._train(data, targets, fit_task, **how)
-
-    def _train(
-        self,
-        data,
-        targets,
-        fit_task=None,
-        *,
-        streaming=False,
-        make_task=make_task,
-        train=train,
-    ):
-        """Train all problems and assign the fitted attributes.
-
-        Parameters
-        ----------
-        data : Data
-            Rows, weights and strata.
-        targets : list of Target
-            One for each problem.
-        fit_task : FitTask, default=None
-            For callbacks.
-        streaming : bool, default=False
-            Whether the rows are a chunk of a stream, of which nothing may be concluded
-            beyond one pass of steps.
-        make_task, train : callable, optional
-            What makes a task of a target, and what trains it: others where rows are
-            elsewhere, and `data` has some of them only.
-
-        Returns
-        -------
-        tasks : list of Task
-            As they were trained.
-        """
-        self._pass_length = None if streaming else data.X.shape[0]
-        space = RowSpace(data.mass, data.norms2, self.shuffle, data.costs)
-        measured = data.is_source and data.costs is None
-        measured = measured and getattr(self.sampler_, "time_aware", False)
-        if measured:
-            data.set_places()
-            space.costs = pilot_costs(data.X, np.random.default_rng(0))
-        self.sampler_.prepare(space, len(targets), targets[0].n_groups, data.strata)
-        n_jobs = effective_n_jobs(self.n_jobs)
-        data.n_threads = max(n_jobs // len(targets), 1)
-        tasks = self._make_tasks(data, targets, make_task)
-        rules = self._make_rules(data, tasks, streaming)
-        for text in ignored_settings(
-            self,
-            self.sampler_,
-            data,
-            to_optimum=rules.to_optimum,
-            streaming=streaming,
-        ):
-            warnings.warn(text, UserWarning, stacklevel=4 if streaming else 5)
-        budget = Budget(self.max_iter, self.tol)
-        if streaming:
-            budget = Budget(1)
-        elif self.max_time is not None:
-            budget = Budget(self.max_iter, self.tol, perf_counter() + self.max_time)
-        counts = [None] * len(tasks)
-        if self.count_draws:
-            counts = np.zeros((len(tasks), data.X.shape[0]), dtype=np.uint32)
-
-        watch = Watch(self, tasks, rules, budget, fit_task)
-
-        def train_one(task):
-            draws = Draws(
-                self.sampler_,
-                space,
-                self.batch_size,
-                counts[task.number],
-                measured,
-                last=len(tasks) == 1,
-            )
-            with watch.problem(task) as (progress, own_budget):
-                log = Log(task.number, data.total, progress, data.pass_cost)
-                return train(task, draws, own_budget, log, rules), log
-
-        try:
-            if n_jobs == 1 or len(tasks) == 1:
-                results = [train_one(task) for task in tasks]
-            else:
-                results = Parallel(n_jobs=self.n_jobs, require="sharedmem")(
-                    delayed(train_one)(task) for task in tasks
-                )
-        except Diverged as error:
-            raise ValueError(
-                f"Floating-point overflow: {error}. Scale the features with "
-                "StandardScaler or MinMaxScaler, lower eta0, or use "
-                "learning_rate='adagrad'."
-            ) from error
-        except BaseException:
-            # Other threads end with the piece that they are at.
-            budget.cancelled.set()
-            raise
-        outcomes, logs = zip(*results, strict=True)
-        self._history.extend(logs)
-        text = limit_warning(self, budget, watch.unstopped(outcomes))
-        if text:
-            warnings.warn(text, ConvergenceWarning, stacklevel=5)
-        self.n_iter_ = max(outcome.n_iter for outcome in outcomes)
-        self.variance_gain_ = np.array([o.variance_gain for o in outcomes])
-        self.effective_sample_size_ = np.array(
-            [o.effective_sample_size for o in outcomes]
-        )
-        self.duality_gap_ = data.total * np.array([o.duality_gap for o in outcomes])
-        # Of a source, rounding would cost two passes more.
-        dtype = np.dtype(np.float64) if data.is_source else data.X.dtype
-        if rules.to_optimum and dtype == np.float32:
-            self._round(tasks, data, budget)
-        self.t_ = 1.0 + max(state["clock"][0] for state in self._states)
-        self._draw_counts = counts if self.count_draws else None
-        self._assign_coefficients(dtype)
-        return tasks
-
-    def _round(self, tasks, data, budget):
-        """Round the parameters as X is; the certificate is of what is returned."""
-        relative = []
-        for task in tasks:
-            v = task.parameters()
-            value = task.value(v)
-            rounded = v.astype(np.float32).astype(np.float64)
-            lost = task.value(rounded) - value
-            task.set_parameters(rounded)
-            self.duality_gap_[task.number] += data.total * max(lost, 0.0)
-            relative.append(lost / max(abs(value), np.finfo(np.float64).tiny))
-        text = rounding_warning(budget, relative)
-        if text:
-            warnings.warn(text, ConvergenceWarning, stacklevel=6)
-
-    def _validation_score(self, validation, task):
-        """Return the score of a task at its current coefficients."""
-        model = copy.copy(self)
-        if validation.is_split:
-            vars(model).pop("feature_names_in_", None)
-        model.coef_, model.intercept_ = _steps.coefficients(task.states, self.average)
-        y = self._scored_target(model, validation.y, task.number)
-        return validation.score(check_scoring(self, self.scoring), model, y)
-
-    def _assign_coefficients(self, dtype):
-        coef, intercept = _steps.coefficients(self._states, self.average)
-        coef, intercept = coef.astype(dtype), intercept.astype(dtype)
-        if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
-            raise ValueError(
-                "Floating-point overflow: the coefficients are not finite. Scale the "
-                "features with StandardScaler or MinMaxScaler, or lower eta0."
-            )
-        self._set_coefficients(coef, intercept)
 
     def _set_coefficients(self, coef, intercept):
         self.coef_, self.intercept_ = coef, intercept

@@ -24,6 +24,7 @@ from sklearn.utils.validation import validate_data
 
 from sklearn_awsgd._linear.blocks import Blocks
 from sklearn_awsgd._linear.data import LARGEST_TOTAL, Data, StreamWeights
+from sklearn_awsgd._linear.fitting import train_told
 from sklearn_awsgd._linear.objectives import best_constant
 from sklearn_awsgd._linear.phases.kinks import descend_over_kinks
 from sklearn_awsgd._linear.softmax_sums import CurvatureSample
@@ -92,7 +93,8 @@ def fit_partitions(estimator, run, coef_init=None, intercept_init=None):
         )
         estimator._start_from(coef_init, intercept_init)
         # Callbacks see the rows that were drawn.
-        tasks = estimator._train_told(
+        tasks = train_told(
+            estimator,
             data,
             targets,
             data.X,
