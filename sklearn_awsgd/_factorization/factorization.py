@@ -2,41 +2,18 @@
 
 import copy
 import numbers
-import warnings
-from dataclasses import replace
-from functools import partial
 
 import numpy as np
-from joblib import effective_n_jobs
 from scipy.special import logit
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from sklearn_awsgd._callbacks import NoTask, told_fit, with_callbacks
-from sklearn_awsgd._factorization.columns import (
-    EquationSolver,
-    Scales,
-    visit_blocks,
-)
-from sklearn_awsgd._factorization.costs import is_common, solving_pays
-from sklearn_awsgd._factorization.either_side import EitherSideSolver
+from sklearn_awsgd._factorization.columns import Scales
 from sklearn_awsgd._factorization.entries import check_entry_costs
-from sklearn_awsgd._factorization.fetching import SourceEntries, SourceProblem
-from sklearn_awsgd._factorization.finish import (
-    SAMPLING_PASSES,
-    AlternatingSolver,
-    ObservedSolver,
-    solve_alternately,
-)
+from sklearn_awsgd._factorization.fitting import overflow_message, train, train_told
 from sklearn_awsgd._factorization.model import FactorizationModel
-from sklearn_awsgd._factorization.row_solver import LOSSES, make_loss
-from sklearn_awsgd._factorization.training import padded, run_passes
-from sklearn_awsgd._kernels._factorization import FactorizationProblem
-from sklearn_awsgd._kernels.settings import Biases, EntryRate, StoredValues
-from sklearn_awsgd._solver.progress import Progress
-from sklearn_awsgd._solver.records import Budget, Log
-from sklearn_awsgd._solver.runs import Diverged
-from sklearn_awsgd._solver.stopping import StopRule
+from sklearn_awsgd._factorization.row_solver import LOSSES
+from sklearn_awsgd._factorization.training import padded
+from sklearn_awsgd._solver.records import Log
 from sklearn_awsgd._validation import (
     Integer,
     Options,
@@ -47,10 +24,6 @@ from sklearn_awsgd._validation import (
 from sklearn_awsgd.samplers import RowColumnSampler, UniformSampler
 from sklearn_awsgd.samplers.base import resolve_sampler
 
-# The default rate, in units of 1 / (curvature scale sqrt(n_components)), and the draws
-# for each parameter of the model after which it has halved.
-AUTO_RATE = 0.4
-AUTO_DRAWS = 10
 # Size of the first factors, relative to those whose products have the data's scale.
 FIRST_SIZE = 0.4
 
@@ -299,7 +272,7 @@ class AWSGDMatrixFactorization(FactorizationModel):
             )
             data.costs = check_entry_costs(access_cost, data)
             self._begin(data)
-            self._train_told(data, X)
+            train_told(self, data, X)
         return self
 
     def partial_fit(self, X, y=None, entry_weight=None, access_cost=None):
@@ -340,7 +313,7 @@ class AWSGDMatrixFactorization(FactorizationModel):
                     setattr(self, name, copy.deepcopy(getattr(self, name)))
                 self._history = self._history.copy()
                 factors = self._row_factors(data)
-            factors = self._train(data, factors, max_iter=None)
+            factors = train(self, data, factors, max_iter=None)
             self._set_error(self._mean_loss(data, factors))
             self._history.thin()
         return self
@@ -414,115 +387,11 @@ class AWSGDMatrixFactorization(FactorizationModel):
             factors[:, 0] = sign * np.sqrt(abs(self._level))
         return factors
 
-    @with_callbacks
-    def _train_told(self, data, X, finish=None):
-        """Train, and tell callbacks of it, with what was given to fit."""
-        with told_fit(self, X, max_subtasks=self.max_iter) as fit_task:
-            factors = self._random_factors(data.X.shape[0])
-            factors = self._train(data, factors, self.max_iter, fit_task, finish)
-            if finish is None:
-                self._set_error(self._mean_loss(data, factors))
-
-    def _train(self, data, row_factors, max_iter, fit_task=None, finish=None):
-        """Train on the rows of `data`, assign fitted attributes, return row factors.
-
-        `max_iter` is None for a chunk of a stream; `fit_task` is for callbacks; with
-        `finish` a fit ends on other rows than these, as by `_finish` on these.
-        """
-        streaming = max_iter is None
-        self._pass_length = None if streaming else self._draws_of_pass(data)
-        budget = Budget(1, None) if streaming else Budget(max_iter, self.tol)
-        k = self._n_factors
-        rows = {
-            "rows": padded(row_factors[:, :k]),
-            "row_bias": np.zeros(len(row_factors)),
-        }
-        if row_factors.shape[1] > k:
-            rows["row_bias"][:] = row_factors[:, k]
-        if getattr(self.sampler_, "time_aware", False) and data.costs is None:
-            why = "access_cost is not given; give access_cost."
-            if isinstance(data, SourceEntries):
-                why = "rows of a source are read in blocks, each once in a pass."
-            warnings.warn(
-                f"sampler={self.sampler!r} is time-aware, but all entries cost the "
-                f"same: {why}",
-                UserWarning,
-                stacklevel=3,
-            )
-        make = partial(self._make_problem, rate=self._make_rate(data))
-        if isinstance(data, SourceEntries):
-            problem = SourceProblem(rows | self._columns, make)
-        else:
-            problem = make(data, rows | self._columns)
-        log = Log(
-            progress=Progress(
-                "",
-                self.verbose,
-                target="least fall",
-                tol=budget.tol,
-                task=NoTask() if fit_task is None else fit_task,
-                attributes=partial(self._column_attributes, data.X.dtype),
-                stopped=budget.stopped,
-            ),
-            pass_cost=data.pass_cost,
-        )
-        elsewhere = finish is not None
-        should_finish = self._should_finish and not (elsewhere or streaming)
-        if should_finish and self._can_finish(data):
-            finish = partial(self._finish, data, rows)
-        first = budget
-        if finish is not None:
-            first = replace(budget, max_passes=min(max_iter, SAMPLING_PASSES), tol=None)
-        outcome = self._run(problem, data, first, log, streaming)
-        if finish is not None:
-            n_solved, outcome.converged = finish(budget.after(outcome.n_iter), log)
-            self.n_iter_ += n_solved
-        if data.kind == "missing" and not streaming and not elsewhere:
-            # Nothing is known of a column without entries, also not its first factors.
-            self._columns["columns"][data.column_counts() == 0] = 0.0
-        self._history.extend([log])
-        missed = budget.tol is not None and not outcome.converged
-        if missed and not budget.stopped.is_set():
-            warnings.warn(
-                f"The objective was still falling after max_iter={max_iter} passes; "
-                "raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=5,
-            )
-        elif should_finish and finish is None:
-            warnings.warn(
-                "Passes of draws have no longer much effect, but the objective may be "
-                "well above its minimum: exact solutions, with which fit ends "
-                f"elsewhere, would take too long with n_components={self.n_components} "
-                f"and loss={self.loss!r} here. Lower tol for more passes.",
-                ConvergenceWarning,
-                stacklevel=5,
-            )
-        self.variance_gain_ = outcome.variance_gain
-        self.effective_sample_size_ = outcome.effective_sample_size
-        self.t_ = 1.0 + self._columns["clock"][0]
-        row_factors = rows["rows"][:, :k]
-        if self.fit_bias:
-            row_factors = np.column_stack([row_factors, rows["row_bias"]])
-        vars(self).update(self._column_attributes(data.X.dtype))
-        return row_factors
-
     def _set_error(self, mean_loss):
         """Set the mean loss, if it is one."""
         self.reconstruction_err_ = mean_loss
         if not np.isfinite(mean_loss):
-            raise ValueError(self._overflow_message())
-
-    def _finish(self, data, rows, budget, log):
-        """Solve exactly, for all rows and all columns in turn."""
-        return solve_alternately(
-            partial(self._make_solver, data),
-            rows,
-            self._columns,
-            budget,
-            log,
-            self._pass_length,
-        )
+            raise ValueError(overflow_message(self))
 
     def _column_attributes(self, dtype, columns=None):
         """Return the attributes of the columns, from factors with their bias last."""
@@ -540,69 +409,6 @@ class AWSGDMatrixFactorization(FactorizationModel):
             "column_bias_": (self._gain * bias).astype(dtype),
         }
 
-    def _run(self, problem, data, budget, log, streaming):
-        """Run the passes; return their outcome."""
-        trying = self.sampler == "auto" and not streaming and budget.max_passes > 1
-        try:
-            outcome, opened = run_passes(
-                problem,
-                data,
-                self.sampler_,
-                self._generator,
-                log,
-                trying=trying,
-                pass_length=self._draws_of_pass(data),
-                budget=budget,
-                batch_size=self.batch_size,
-                should_stop=StopRule(budget.tol, self.n_iter_no_change, together=True),
-            )
-        except Diverged as error:
-            raise ValueError(self._overflow_message()) from error
-        self.n_iter_ = outcome.n_iter
-        self.row_probabilities_ = opened.row_probabilities()
-        self.column_probabilities_ = opened.column_probabilities()
-        return outcome
-
-    def _draws_of_pass(self, data):
-        """Return the number of draws of a pass."""
-        if data.kind != "zeros":
-            return data.n_entries
-        n_parameters = sum(data.X.shape) * self.n_components
-        return min(data.n_entries, max(2 * data.n_stored, n_parameters))
-
-    @property
-    def _should_finish(self):
-        """Whether a fit is to end with exact solutions, where they can be had."""
-        is_auto = self.learning_rate == "auto" and self.step == "proximal"
-        return is_auto and self.tol is not None
-
-    def _can_finish(self, data):
-        """Return whether exact solutions of rows and columns cost less than passes."""
-        n_factors = self._n_factors + self.fit_bias
-        return solving_pays(data, self.loss, n_factors, self._pass_length)
-
-    def _make_solver(self, data, row_factors, column_factors):
-        """Return what solves for all rows and all columns in turn."""
-        scales = self.global_bias_, self._gain, self._ridge
-        n_threads = effective_n_jobs(self.n_jobs)
-        from_source = isinstance(data, SourceEntries)
-        if is_common(data, self.loss):
-            return AlternatingSolver(
-                data.row_blocks(n_threads),
-                row_factors,
-                column_factors,
-                *scales,
-                at_once=from_source,
-            )
-        if from_source:
-            visit = partial(visit_blocks, data, row_factors)
-            return EquationSolver(visit, row_factors, column_factors, self._scales())
-        if self.loss == "squared_error" and data.kind == "missing":
-            return ObservedSolver(data, row_factors, column_factors, *scales, n_threads)
-        return EitherSideSolver(
-            data, row_factors, column_factors, self._scales(), n_threads
-        )
-
     def _scales(self, is_common=False):
         """Return what the objective depends on besides entries and factors."""
         return Scales(
@@ -612,38 +418,4 @@ class AWSGDMatrixFactorization(FactorizationModel):
             self.global_bias_,
             self._gain,
             is_common,
-        )
-
-    def _overflow_message(self):
-        remedy = "scale X"
-        if self.step == "gradient":
-            remedy = f"lower eta0={self.eta0!r} or use step='proximal'"
-        return f"Floating-point overflow: the steps diverged; {remedy}."
-
-    def _make_rate(self, data):
-        """Return the rates of the steps."""
-        n_rows, n_columns = data.X.shape
-        unit = self._curvature * self._z_scale * np.sqrt(self.n_components)
-        eta0, offset, power = self.eta0, 1.0, 1.0
-        if self.learning_rate == "auto":
-            eta0 = (AUTO_RATE if eta0 is None else eta0) / unit
-            offset = AUTO_DRAWS * (n_rows + n_columns) * self.n_components
-        elif self.learning_rate == "constant":
-            eta0 = AUTO_RATE / unit if eta0 is None else eta0
-            power = 0.0
-        else:
-            offset = data.n_entries / 2
-            eta0 = AUTO_RATE / unit if eta0 is None else eta0 / offset
-        return EntryRate(eta0, offset, power, self.step == "proximal")
-
-    def _make_problem(self, data, state, rate):
-        """Return the compiled problem of some entries."""
-        values, weights = data.stored()
-        return FactorizationProblem(
-            StoredValues(values, weights, data.unstored_weight),
-            state,
-            make_loss(self.loss, self._epsilon),
-            self._ridge,
-            Biases(self.global_bias_, self._gain),
-            rate,
         )

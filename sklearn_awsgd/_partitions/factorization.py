@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn_awsgd._factorization.columns import EquationSolver
 from sklearn_awsgd._factorization.entries import check_entries
 from sklearn_awsgd._factorization.finish import alternate
+from sklearn_awsgd._factorization.fitting import train_told
 from sklearn_awsgd._partitions import entries
 from sklearn_awsgd._partitions.entries import EntryFacts, Reading
 from sklearn_awsgd._partitions.linear import (
@@ -56,7 +57,7 @@ def factorize_partitions(estimator, run):
         estimator._begin(Survey(run, reading, facts, drawn.X))
         finish = Finish(estimator, run, reading, facts)
         # Callbacks see the rows that were drawn.
-        estimator._train_told(drawn, drawn.X, finish)
+        train_told(estimator, drawn, drawn.X, finish)
         estimator._set_error(finish.mean_loss)
     return estimator
 
