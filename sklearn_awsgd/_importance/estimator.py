@@ -1,27 +1,29 @@
 """MinVarianceImportanceEstimator: an integral, with an error bar, from few draws."""
 
 import copy
-import warnings
-from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_awsgd._base import EstimatorMixin
-from sklearn_awsgd._callbacks import NoTask, told_fit, with_callbacks
+from sklearn_awsgd._callbacks import told_fit, with_callbacks
 from sklearn_awsgd._importance.after import (
     estimate_loss,
     estimate_quantile,
     p_value,
 )
-from sklearn_awsgd._importance.intervals import Precision
+from sklearn_awsgd._importance.fitting import (
+    Unfinished,
+    assign,
+    go_on,
+    keep,
+    put_aside,
+    run,
+)
 from sklearn_awsgd._importance.plan import choose_sampler, plan_run
 from sklearn_awsgd._importance.report import Summary
-from sklearn_awsgd._importance.run import Integrator
 from sklearn_awsgd._importance.told import Outstanding
 from sklearn_awsgd._validation import (
     Integer,
@@ -31,29 +33,6 @@ from sklearn_awsgd._validation import (
     check_parameters,
     unchanged_on_failure,
 )
-
-# Evaluations below which intervals are too short.
-FEWEST_EVALUATIONS = 50
-# Below this variance gain a user is told that plain draws would be better, if there are
-# evaluations enough to know.
-LEAST_GAIN = 0.5
-KNOWN_GAIN = 200
-
-
-@dataclass
-class Unfinished:
-    """A run that failed before its first round was complete.
-
-    Attributes
-    ----------
-    integrator : Integrator
-        The run.
-    features : dict
-        What it knows of the features: attributes of the estimator.
-    """
-
-    integrator: Integrator
-    features: dict
 
 
 class MinVarianceImportanceEstimator(EstimatorMixin, BaseEstimator):
@@ -304,11 +283,11 @@ default=None
                 seed = check_random_state(self.random_state).randint(2**31 - 1)
                 generator = np.random.PCG64(seed)
                 integrator = plan_run(self, X, y, sample_weight, strata, generator)
-                status, failure = self._run(integrator, fit_task)
+                status, failure = run(self, integrator, fit_task)
             if failure is not None and not integrator.rounds.n_draws:
-                self._put_aside(before, integrator)
+                put_aside(self, before, integrator)
                 raise failure
-            return self._keep(integrator, status, failure)
+            return keep(self, integrator, status, failure)
 
     def partial_fit(self, X=None, y=None, sample_weight=None, strata=None):
         """Go on drawing, from the same rows or with more rows of a stream.
@@ -337,15 +316,7 @@ default=None
                     "was none yet; call fit(X, y) first."
                 )
             self._check_params()
-            unfinished = self._unfinished or Unfinished(self._integrator, {})
-            integrator = unfinished.integrator
-            # The loss may have been repaired since.
-            integrator.rounds.pool.integrand.replace(self.estimator, self.loss)
-            status, failure = self._run(integrator)
-            if failure is not None and not integrator.rounds.n_draws:
-                raise failure
-            vars(self).update(unfinished.features)
-            return self._keep(integrator, status, failure)
+            return go_on(self)
         if not hasattr(self, "_integrator"):
             return self.fit(X, y, sample_weight, strata)
         with unchanged_on_failure(self):
@@ -355,11 +326,11 @@ default=None
             integrator = plan_run(
                 self, X, y, sample_weight, strata, generator, reset=False, before=before
             )
-            status, failure = self._run(integrator)
+            status, failure = run(self, integrator)
         if failure is not None and not integrator.rounds.n_draws:
-            self._put_aside(dict(vars(self)), integrator)
+            put_aside(self, dict(vars(self)), integrator)
             raise failure
-        return self._keep(integrator, status, failure)
+        return keep(self, integrator, status, failure)
 
     def ask(self, n, X=None, y=None, sample_weight=None, strata=None):
         """Return rows to evaluate, for values that are not computed by a call.
@@ -421,7 +392,7 @@ default=None
             integrator.rounds.learn()
             if integrator.rounds.is_measured:
                 integrator.record(self.confidence)
-                self._assign(integrator, "exact" if integrator.is_exact else "told")
+                assign(self, integrator, "exact" if integrator.is_exact else "told")
         return self
 
     @property
@@ -573,134 +544,3 @@ default=None
         if isinstance(self.surrogate, str):
             check_option("surrogate", self.surrogate, ("learned",))
         check_parameters(self, self._parameters)
-
-    def _run(self, integrator, fit_task=None):
-        """Draw; return why it ended, and an error of the loss if there was one.
-
-        An error before anything was evaluated is raised, others are for :meth:`_keep`.
-        """
-        fit_task = NoTask() if fit_task is None else fit_task
-
-        def report(integrator):
-            if self.verbose:
-                self._print(integrator)
-            task = fit_task.begin("rounds")
-            return task.end(partial(self._known_so_far, integrator))
-
-        try:
-            status = integrator.run(
-                self.max_evaluations,
-                self.batch_size,
-                Precision(self.rtol, self.atol, self.confidence),
-                report,
-            )
-        except BaseException as error:
-            rounds = integrator.rounds
-            if not rounds.n_fetched:
-                raise
-            error.add_note(
-                f"The {rounds.n_fetched} evaluations before are kept: partial_fit() "
-                "goes on from there."
-            )
-            if rounds.n_draws:
-                rounds.learn()
-            return "interrupted", error
-        return status, None
-
-    def _put_aside(self, before, integrator):
-        """Keep a run of which no round is complete, for `partial_fit` to go on with.
-
-        Nothing can be said yet, so what was said before stays.
-        """
-        names = ("n_features_in_", "feature_names_in_")
-        features = {name: vars(self)[name] for name in names if name in vars(self)}
-        vars(self).clear()
-        vars(self).update(before)
-        self._unfinished = Unfinished(integrator, features)
-
-    def _keep(self, integrator, status, failure):
-        """Assign what is known; pass on an error of the loss."""
-        vars(self).pop("_unfinished", None)
-        self._assign(integrator, status)
-        if failure is not None:
-            raise failure
-        doubt = None if status == "exact" else integrator.rounds.doubt()
-        if doubt is not None:
-            warnings.warn(
-                f"There is no interval: {doubt}.", ConvergenceWarning, stacklevel=3
-            )
-        elif (
-            status != "exact" and self.confidence_interval_ == integrator.target.bounds
-        ):
-            warnings.warn(
-                f"The {self.n_evaluations_} values so far do not vary enough to know "
-                "their error; raise max_evaluations, call partial_fit(), or give a "
-                "surrogate.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        elif (
-            status != "exact"
-            and max(self.n_evaluations_, self.max_evaluations) < FEWEST_EVALUATIONS
-        ):
-            warnings.warn(
-                f"The interval of {self.n_evaluations_} evaluations may be far too "
-                f"short; raise max_evaluations={self.max_evaluations} to "
-                f"{FEWEST_EVALUATIONS} or more, or call partial_fit().",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        elif (
-            status != "exact"
-            and self.sampler != "uniform"
-            and self.n_evaluations_ >= KNOWN_GAIN
-            and self.variance_gain_ < LEAST_GAIN
-        ):
-            warnings.warn(
-                f"As many plain draws would have {self.variance_gain_:.2g} times the "
-                f"variance that sampler={self.sampler!r} has here; subtract from the "
-                "loss what is known of it, such as a constant, or, for rows, use "
-                "another sampler.",
-                UserWarning,
-                stacklevel=4,
-            )
-        return self
-
-    def _known_so_far(self, integrator):
-        """Return the attributes that tell the estimate, its error and its cost."""
-        target, estimate = integrator.target, integrator.estimate()
-        return {
-            "estimate_": target.value(estimate.mean),
-            "std_error_": estimate.standard_error(target),
-            "confidence_interval_": integrator.interval(self.confidence),
-            "n_evaluations_": integrator.n_evaluations,
-            "n_draws_": integrator.n_draws,
-            "_integrator": integrator,
-        }
-
-    def _assign(self, integrator, status):
-        target = integrator.target
-        estimate = integrator.estimate()
-        vars(self).update(self._known_so_far(integrator))
-        self.status_ = status
-        self.effective_sample_size_ = (
-            float(self.n_evaluations_)
-            if estimate.exact
-            else estimate.effective_sample_size(target)
-        )
-        self.max_weight_share_ = estimate.max_weight_share()
-        self.variance_gain_ = float(integrator.variance_gain())
-        integrator.rounds.keep()
-        self.sampler_ = integrator.rounds.sampler
-        self.sampling_probabilities_ = integrator.rounds.probabilities()
-
-    def _print(self, integrator):
-        now = integrator.history[-1]
-        wanted = ""
-        if self.rtol is not None:
-            wanted = f", target {self.rtol * abs(now.estimate):.2g}"
-        print(
-            f"{now.evaluations} of at most {self.max_evaluations} evaluations, "
-            f"{now.seconds:.2f} s: estimate {now.estimate:.6g}, half width "
-            f"{(now.high - now.low) / 2:.2g}{wanted}"
-        )
