@@ -142,6 +142,10 @@ class Task(ABC):
         """Return E_P[loss] of parameters, a line for each model."""
 
     @abstractmethod
+    def useless_loss(self):
+        """Return the largest loss of a row whose predictions are zero."""
+
+    @abstractmethod
     def make_problem(self):
         """Return the compiled problem."""
 
@@ -168,6 +172,10 @@ class LinearTask(Task):
     def constant_loss(self):
         losses = self.loss(self.target.values, self._constant())[0]
         return np.average(losses, weights=self.data.mass)
+
+    def useless_loss(self):
+        largest = np.abs(self.target.values).max(keepdims=True)
+        return self.loss(largest, np.zeros(1))[0][0]
 
     def _constant(self):
         """Return the predictions of the intercept alone."""
@@ -232,6 +240,9 @@ class SoftmaxTask(Task):
     def constant_loss(self):
         constants = self._intercepts()
         return logsumexp(constants) - self.shares() @ constants
+
+    def useless_loss(self):
+        return np.log(self.n_models)
 
     def shares(self):
         """Return P of each class."""

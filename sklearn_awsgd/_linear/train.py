@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from sklearn_awsgd._linear.phases.dual import plan_dual_steps, take_dual_steps
 from sklearn_awsgd._linear.phases.kinks import descend_over_kinks
 from sklearn_awsgd._linear.phases.sampling import sample_first, sample_until_stopped
@@ -98,7 +100,10 @@ def conclude(task, outcome, report, n_rows):
     task.set_parameters(report.end.v, report.n_passes * n_rows)
     outcome.n_iter += report.n_passes
     outcome.converged = report.converged
-    outcome.duality_gap = report.gap
+    # A bound is a difference of sums that may be as large as the loss of no model:
+    # where hardly anything is left of them, that is rounding.
+    rounding = np.finfo(np.float64).eps * task.useless_loss()
+    outcome.duality_gap = max(report.gap, rounding)
     return outcome
 
 

@@ -195,6 +195,7 @@ def take_dual_steps(task, plan, draws, budget, log):
     first = replace(budget, max_passes=1)
     outcome = draws.run(problem, opened, n_first, first, log, stop)
     draws.keep(task, opened)
+    del opened  # Its tables are as large as several numbers for each row.
 
     later = Log(log.problem, log.scale, log.progress, log.pass_cost)
     shuffled = _shuffled_blocks(task, draws, objective.n_nonzero)
