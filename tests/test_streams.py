@@ -637,6 +637,29 @@ def test_a_stream_goes_on_from_fit(rng, seed):
     assert error < 0.2 * np.abs(alone.coef_ - whole.coef_).max()
 
 
+@each_layout
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_a_fit_leaves_its_own_curvature(fit_intercept, layout, rng, seed):
+    X, y = make_data(rng)
+    weights = rng.gamma(1.0, size=len(y))
+    rows = np.column_stack([X, np.full(len(y), fit_intercept)])
+    settings = {"fit_intercept": fit_intercept, "random_state": seed}
+    classifier = AWSGDClassifier(class_weight={1: 3.0}, **settings)
+    classifier.fit(layout(X), y, sample_weight=weights)
+    positive = classifier.predict_proba(X)[:, 1]
+    a = weights / weights.mean() * np.where(y > 0, 3.0, 1.0)
+    regressor = AWSGDRegressor(**settings).fit(layout(X), y, sample_weight=weights)
+    for model, h in (
+        (classifier, a * positive * (1 - positive)),
+        (regressor, weights / weights.mean()),
+    ):
+        ((curvature, v, n),) = model._seeds
+        # The descent ends next to where it has looked at the curvature last.
+        np.testing.assert_allclose(curvature, rows.T @ (h[:, None] * rows), rtol=1e-6)
+        np.testing.assert_allclose(v[:-1], np.ravel(model.coef_))
+        assert n == len(y)
+
+
 def test_weights_are_rows(rng, seed):
     """A weight of three is the row three times, whatever the unit of weights."""
     X, y = make_data(rng, 900)

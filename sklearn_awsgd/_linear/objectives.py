@@ -10,7 +10,10 @@ from sklearn_awsgd._linear.curvature import (
     InverseCurvature,
     add_penalty,
 )
+from sklearn_awsgd._linear.streams.learner import NARROW_SPARSE
 
+# Columns up to which a curvature is kept: streams of more have a diagonal.
+MOST_KEPT = NARROW_SPARSE + 1
 # What the sums of a dual point may be at most, relative to the least value so far: what
 # is left of larger ones, as at the end of a step that was far too long, is rounding.
 MOST_CANCELLED = 1e10
@@ -43,9 +46,13 @@ class Objective(ABC):
         Whether the curvature holds beyond the next kink of the loss.
     rows_per_column : int
         Rows of the first curvature sample for each column, at least.
+    curvature : ndarray of shape (n_columns, n_columns) or None
+        The upper triangle of the Hessian of E_P[f] that was sampled last, if it is
+        small, for a stream that may go on from here.
     """
 
     rows_per_column = 12
+    curvature = None
 
     @abstractmethod
     def __call__(self, v):
@@ -190,6 +197,8 @@ class LinearObjective(Objective):
         hessian, flops = self.sums.hessian(here.curvatures, floor, n_rows, rng)
         if not self.fit_intercept:
             hessian[:, -1] = 0
+        if self.n_columns <= MOST_KEPT and floor == 0:
+            self.curvature = hessian.copy()
         add_penalty(np.einsum("ii->i", hessian), self.alpha, self.fit_intercept)
         flops += self.n_columns**3 / 30
         per_row = self.n_nonzero / self.n_samples

@@ -39,6 +39,8 @@ class Task(ABC):
     average_start: int = 0  # step to begin with means of the parameters; 0 for none
     states: list  # of dicts of arrays, one for each linear model; changed in place
     generator: np.random.PCG64
+    # Of the loss near the parameters, as `Objective.curvature`, if a descent knows it.
+    curvature: np.ndarray | None = None
     # Takes v to the parameters of the task that this one stands for, if there is one.
     leave: Callable | None = None
 

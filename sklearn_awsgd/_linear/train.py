@@ -98,6 +98,7 @@ def train_to_optimum(task, draws, budget, log):
 def conclude(task, outcome, report, n_rows):
     """Set what a descent over so many rows has found; return the Outcome of it all."""
     task.set_parameters(report.end.v, report.n_passes * n_rows)
+    task.curvature = report.curvature
     outcome.n_iter += report.n_passes
     outcome.converged = report.converged
     # A bound is a difference of sums that may be as large as the loss of no model:

@@ -56,6 +56,7 @@ class Report:
     n_passes: int
     converged: bool  # whether the tolerance was met
     width: float = 0.0  # over which the kinks of the loss were rounded
+    curvature: np.ndarray | None = None  # of the loss, as `Objective.curvature`
 
     @property
     def gap(self):

@@ -132,6 +132,7 @@ def descend_over_kinks(task, n_draws, budget, log, dual_point=None):
                 n_passes=record.n_before,
                 converged=bool(report.converged and width <= last),
                 width=width,
+                curvature=objective.curvature,
             )
         before, width = (
             width,
