@@ -77,9 +77,14 @@ def make_objective(model, X, weights):
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("kind", ["full", "zeros", "missing"])
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize(("tol", "left"), [(0.002, 0.1), (1e-4, 0.02)])
-def test_fits_end_near_a_minimum(loss, kind, seed, tol, left):
+@pytest.mark.parametrize("tol", [0.002, 1e-4])
+def test_fits_end_near_a_minimum(loss, kind, seed, tol):
     X, values, weights = problem(loss, kind)
+    # What may be left of the way. Rounds are slow where entries say little: zeros and
+    # holes, of losses that are lines far from their minimum.
+    left = {0.002: 0.003, 1e-4: 5e-4}[tol]
+    if loss != "squared_error" and kind != "full":
+        left = {0.002: 0.06, 1e-4: 0.01}[tol]
     given = stored(values, weights) if kind == "zeros" else weights
     model = AWSGDMatrixFactorization(
         RANK, loss=loss, alpha=ALPHA, tol=tol, max_iter=1000, random_state=seed
@@ -179,3 +184,12 @@ def test_zeros_that_are_not_stored_are_not_free():
     assert solving_pays(few, "log_loss", 5, 2 * X[:100].nnz)
     data = check_entries(X, X, np.nan, "zero", "squared_error")
     assert solving_pays(data, "squared_error", 5, 2 * X.nnz)
+
+
+def test_rows_that_cannot_be_solved_are_named():
+    X, _, _ = problem("squared_error", "missing")
+    model = AWSGDMatrixFactorization(RANK, random_state=0).fit(X)
+    # Squares of these overflow.
+    model.components_ = 1e200 * model.components_
+    with pytest.raises(ValueError, match="60 of 60 rows or columns could not"):
+        model.transform(X)

@@ -248,9 +248,10 @@ def test_the_guides_sampler_trains_to_the_same_optimum():
     settings = {"alpha": 0.03, "random_state": 0}
     best = AWSGDClassifier(tol=1e-9, **settings).fit(X, y)
     given = RunningNormSampler(mixing=0.3)
-    steps = {"learning_rate": "adagrad", "max_iter": 150, "tol": None}
+    steps = {"learning_rate": "adagrad", "average": True, "max_iter": 50, "tol": None}
     clf = AWSGDClassifier(sampler=given, **steps, **settings).fit(X, y)
-    assert_allclose(clf.coef_, best.coef_, atol=0.05)
+    # In ten seeds the farthest coefficient was .010 to .025 off.
+    assert_allclose(clf.coef_, best.coef_, atol=0.03)
     assert clf.variance_gain_ > 1.3
     assert clf.sampler_ is not given
     assert not hasattr(given, "probabilities_")

@@ -82,6 +82,11 @@ class StoredEntries:
             The minimisers.
         least : ndarray of shape (n_rows,)
             The minima, of twice the loss and the ridge.
+
+        Raises
+        ------
+        ValueError
+            If numbers overflow: a ridge keeps all systems solvable otherwise.
         """
         n_rows = len(self.start) - 1
         solution, least = np.empty((n_rows, factors.shape[1])), np.empty(n_rows)
@@ -107,4 +112,11 @@ class StoredEntries:
         parts = [slice(k, min(k + step, n_rows)) for k in range(0, n_rows, step)]
         for _ in Blocks(solution, n_threads).run(solve, [(part,) for part in parts]):
             pass
+        n_failed = np.count_nonzero(~np.isfinite(least))
+        if n_failed:
+            raise ValueError(
+                f"Floating-point overflow: {n_failed} of {n_rows} rows or columns "
+                "could not be solved for; scale X, look for values far beyond all "
+                "others, or lower alpha."
+            )
         return solution, least

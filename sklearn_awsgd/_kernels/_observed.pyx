@@ -10,7 +10,7 @@ over its observed entries j, by its normal equations.
 
 import numpy as np
 
-from libc.math cimport NAN, sqrt
+from libc.math cimport NAN, isfinite, sqrt
 from libc.string cimport memcpy, memset
 from scipy.linalg.cython_blas cimport ddot, dgemv, dsyrk
 from scipy.linalg.cython_lapack cimport dposv
@@ -52,14 +52,9 @@ def solve_observed(
     solution : memoryview of shape (n_rows, n_factors)
         Set to the minimisers; those of a row without entries are zero.
     least : memoryview of shape (n_rows,)
-        Set to the minima.
-
-    Returns
-    -------
-    status : int
-        Number of rows that could not be solved, which have the solution NaN.
+        Set to the minima, which are not finite for rows that could not be solved.
     """
-    cdef int size = <int> factors.shape[1], one = 1, n = 0, info = 0, n_failed = 0
+    cdef int size = <int> factors.shape[1], one = 1, n = 0, info = 0
     cdef double[::1] gathered = np.empty(GATHERED * size)
     cdef double[::1] residuals = np.empty(GATHERED)
     cdef double[::1] gram = np.empty(size * size)
@@ -106,9 +101,7 @@ def solve_observed(
             dposv(
                 b"U", &size, &one, &gram[0], &size, &solution[i, 0], &size, &info
             )
-            if info != 0:
-                n_failed += 1
+            if info != 0 or not isfinite(ridge):
                 for k in range(size):
                     solution[i, k] = NAN
             least[i] = square - ddot(&size, &target[0], &one, &solution[i, 0], &one)
-    return n_failed
