@@ -87,6 +87,27 @@ def test_the_cluster_changes_nothing(size, client, imbalanced):
     assert model.duality_gap_[0] <= 1e-8 * model.history_["objective"][-1]
 
 
+@pytest.mark.parametrize(
+    ("n_features", "loss", "penalty"),
+    [(8, "multinomial", "l2"), (8, "multinomial", "l1"), (3100, "log_loss", "l1")],
+)
+def test_softmax_and_l1_penalties(n_features, loss, penalty, client, rng):
+    X = np.where(rng.random((400, n_features)) < 0.1, 3.0, 0.0)
+    X[:, :8] = rng.standard_normal((400, 8))
+    n_classes = 3 if loss == "multinomial" else 2
+    y = np.argmax(X[:, :n_classes] + rng.gumbel(size=(400, n_classes)), axis=1)
+    settings = {**SETTINGS, "tol": 1e-6, "loss": loss, "penalty": penalty}
+    model = DaskAWSGDClassifier(**settings).fit(*in_blocks(X, y))
+    plain = fit_partitions(AWSGDClassifier(**settings), runner(X, y))
+    # Matrix products depend on where their arrays lie, in the last digits.
+    np.testing.assert_allclose(model.coef_, plain.coef_, rtol=1e-9, atol=1e-12)
+    value = model.history_["objective"][-1]
+    local = AWSGDClassifier(**settings).fit(X, y).history_["objective"][-1]
+    np.testing.assert_allclose(value, local, rtol=1e-6)
+    assert model.duality_gap_[0] <= 1e-5 * value
+    assert (model.coef_ == 0).any() == (penalty == "l1")
+
+
 def test_lazy_predictions(client, imbalanced):
     X, y = imbalanced
     dX, dy = in_blocks(X, np.array(["no", "yes"])[y])

@@ -10,7 +10,7 @@ from joblib import Parallel, delayed
 from scipy import sparse
 
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
-from sklearn_awsgd._partitions import linear, rows
+from sklearn_awsgd._partitions import columns, linear, rows, sums
 from sklearn_awsgd.partitions import Partition, fit_partitions
 
 
@@ -152,21 +152,78 @@ def test_softmax_of_wide_rows_and_of_few_that_travel(rng, monkeypatch):
     y = np.argmax(X @ rng.standard_normal((3100, 3)), axis=1)
     model = AWSGDClassifier("multinomial", alpha=0.01, tol=1e-6, random_state=0)
     assert_same_optimum(model, X, y, cut(X, y))
-    monkeypatch.setattr(linear, "MOST_NUMBERS", 5000)
+    monkeypatch.setattr(sums, "MOST_NUMBERS", 5000)
     X = rng.standard_normal((2000, 8))
     y = np.argmax(X[:, :4] + rng.gumbel(size=(2000, 4)), axis=1)
     model = AWSGDClassifier("multinomial", alpha=0.01, tol=1e-8, random_state=0)
     assert_same_optimum(model, X, y, cut(X, y))
 
 
-def test_l1_penalties_that_need_all_rows(rng):
-    X, y = rng.standard_normal((60, 3100)), np.arange(60) % 3
-    for model, text in [
-        (AWSGDClassifier(penalty="l1"), "An l1 penalty with 3100 features"),
-        (AWSGDClassifier("multinomial", penalty="l1"), "'multinomial' with an l1"),
-    ]:
-        with pytest.raises(ValueError, match=text):
-            fit_partitions(model, runner(cut(X, y, bounds=(20, 30))))
+WIDE_L1 = [("log_loss", "l1"), ("squared_hinge", "elasticnet"), ("hinge", "l1")]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("loss", "penalty"), WIDE_L1)
+def test_wide_data_with_an_l1_penalty(loss, penalty, weighted, rng):
+    """The columns of a working set travel, and are minimised over in one place."""
+    X = sparse.random_array((400, 3200), density=0.02, rng=rng, format="csr")
+    y = X @ rng.standard_normal(3200) > 0
+    weight = rng.integers(0, 4, size=400).astype(float) if weighted else None
+    tol = 1e-3 if loss == "hinge" else 1e-7
+    model = AWSGDClassifier(loss, penalty=penalty, alpha=4e-3, tol=tol, random_state=0)
+    assert_same_optimum(model, X, y, cut(X, y, weight), weight, rtol=max(tol, 1e-6))
+    # Kinks that are rounded over the last width count, too.
+    assert model.duality_gap_[0] <= 2 * tol * objective(model)
+    assert 0 < np.count_nonzero(model.coef_) < 1500
+
+
+@pytest.mark.parametrize(("loss", "penalty"), WIDE_L1)
+def test_columns_that_do_not_travel(loss, penalty, rng, monkeypatch):
+    """A model on a working set is one of narrow rows in partitions."""
+    X = sparse.random_array((3000, 3200), density=0.005, rng=rng, format="csr")
+    X = sparse.hstack([rng.standard_normal((3000, 5)), X]).tocsr()
+    y = X[:, :5].sum(axis=1) + rng.logistic(size=3000) > 0
+    tol = 1e-3 if loss == "hinge" else 1e-7
+    model = AWSGDClassifier(loss, penalty=penalty, alpha=0.01, tol=tol, random_state=0)
+    monkeypatch.setattr(sums, "MOST_NUMBERS", 100)
+    assert_same_optimum(model, X, y, cut(X, y), rtol=max(tol, 1e-6))
+    # Kinks that are rounded over the last width count, too.
+    assert model.duality_gap_[0] <= 2 * tol * objective(model)
+    assert (model.coef_[0, 5:] == 0).mean() > 0.8
+
+
+def test_few_columns_that_do_not_travel(rng, monkeypatch):
+    X = rng.standard_normal((300, 700))
+    y = X[:, :5].sum(axis=1) + rng.standard_normal(300)
+    monkeypatch.setattr(sums, "MOST_NUMBERS", 100)
+    monkeypatch.setattr(columns.PartitionedColumnModel, "most_columns", 40)
+    partitions = cut(X, y, bounds=(100, 100, 220))
+    model = AWSGDRegressor(penalty="l1", alpha=0.2, tol=1e-7, random_state=0)
+    assert_same_optimum(model, X, y, partitions)
+    assert np.count_nonzero(model.coef_) <= 40
+    model.set_params(alpha=1e-3)
+    with pytest.raises(ValueError, match=r"at most 40 .* alpha=0.001; use a larger"):
+        fit_partitions(model, runner(partitions))
+    assert np.count_nonzero(model.coef_) <= 40  # as it was
+
+
+@pytest.mark.parametrize("penalty", ["l1", "elasticnet"])
+@pytest.mark.parametrize("n_features", [6, 3100])
+def test_softmax_with_an_l1_penalty(n_features, penalty, rng, monkeypatch):
+    """With the columns of all rows, or of a few that travel."""
+    X = rng.standard_normal((600, 6))
+    y = np.argmax(X[:, :3] + rng.gumbel(size=(600, 3)), axis=1)
+    if n_features > 6:
+        noise = sparse.random_array((600, n_features - 6), density=0.01, rng=rng)
+        X = sparse.hstack([X, noise]).tocsr()
+    model = AWSGDClassifier(
+        "multinomial", penalty=penalty, alpha=0.02, tol=1e-7, random_state=0
+    )
+    assert_same_optimum(model, X, y, cut(X, y))
+    assert (model.coef_ == 0).any()
+    if n_features > 6:
+        monkeypatch.setattr(sums, "MOST_NUMBERS", 10_000)
+        assert_same_optimum(model, X, y, cut(X, y))
 
 
 def test_partitions_of_one_class_each(imbalanced):

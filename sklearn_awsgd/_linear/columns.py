@@ -78,6 +78,13 @@ def make_columns(data):
     return BlockColumns(data.blocks)
 
 
+def spread(v, which, size):
+    """Return parameters that are zero but for some columns and the intercept."""
+    full = np.zeros(size)
+    full[which], full[-1] = v[:-1], v[-1]
+    return full
+
+
 def slope_distances(v, gradient, l1):
     """Return how far the slope of each coefficient is from where it has to be."""
     w, slope = v[:-1], gradient[:-1]
@@ -123,6 +130,9 @@ class ColumnModel:
         Whether b is free.
     """
 
+    # Columns that it can be minimised over at once.
+    most_columns = np.inf
+
     def __init__(self, columns, loss, y, mass, penalty, fit_intercept):
         self.columns, self.loss, self.y, self.mass = columns, loss, y, mass
         self.l1, self.l2, self.fit_intercept = penalty.l1, penalty.l2, fit_intercept
@@ -130,12 +140,12 @@ class ColumnModel:
         # Share of the largest curvature that is added to each row's.
         self.floor = LEAST_CURVATURE
 
-    def minimize(self, v, which, bound, slack=0.0):
+    def minimize(self, start, which, bound, slack=0.0):
         """Minimise over some columns and the intercept.
 
         Parameters
         ----------
-        v : ndarray of shape (n_features + 1,)
+        start : Evaluation
             Where to start: zero but for the intercept and the columns `which`.
         which : ndarray of int
             Numbers of the columns.
@@ -152,7 +162,7 @@ class ColumnModel:
             Objective there.
         """
         rows, numbers = self.columns.take(which)
-        inner = np.append(v[which], v[-1])
+        inner = np.append(start.v[which], start.v[-1])
         z = combine(rows, numbers, inner[:-1], inner[-1])
         here = self._at(rows, numbers, inner, z)
         for _ in range(MOST_MODELS):
@@ -169,9 +179,7 @@ class ColumnModel:
                 self.floor = min(max(32 * self.floor, FIRST_CURVATURE), MOST_CURVATURE)
             else:
                 break
-        v = np.zeros_like(v)
-        v[which], v[-1] = here.v[:-1], here.v[-1]
-        return v, here.value
+        return spread(here.v, which, len(start.v)), here.value
 
     def _value(self, v, z):
         losses, derivatives = self.loss(self.y, z)

@@ -97,10 +97,26 @@ class CurvatureSample:
 class ColumnSample:
     """Rows that carry the curvature, by columns."""
 
-    rows: object
+    rows: object  # as `SoftmaxSums.probabilities` takes them
     weights: np.ndarray  # P of these, such that sums are unbiased
     columns: tuple  # data, indices and indptr of CSC
     squares: sparse.csr_array  # of the numbers, one line for each column, ones at last
+
+    @classmethod
+    def of(cls, rows, weights, X):
+        """Return a sample of the rows X, dense or CSR."""
+        X = sparse.csc_array(X)
+        squares = sparse.csr_array(X.multiply(X).T)
+        return cls(
+            rows,
+            weights,
+            (
+                np.asarray(X.data, dtype=np.float64),
+                np.asarray(X.indices, dtype=np.int32),
+                np.asarray(X.indptr, dtype=np.int32),
+            ),
+            sparse.vstack([squares, np.ones((1, X.shape[0]))]).tocsr(),
+        )
 
 
 class SoftmaxSums:
@@ -135,11 +151,6 @@ class SoftmaxSums:
         is_worth_it = self.n_columns >= MANY_COLUMNS and not blocks.is_sparse
         self._sample_dtype = np.float32 if is_safe and is_worth_it else np.float64
 
-    def _split(self, v):
-        """Return the coefficients, a column for each class, and the intercepts."""
-        V = v.reshape(self.n_classes, self.n_columns)
-        return np.ascontiguousarray(V[:, :-1].T), np.ascontiguousarray(V[:, -1])
-
     def _chunks(self, X, part):
         """Yield rows of a block that are worked on together, and where they stand."""
         n_rows = max(NUMBERS_TOGETHER // self.n_columns, FEWEST_TOGETHER)
@@ -168,7 +179,7 @@ class SoftmaxSums:
         spreads : ndarray of shape (n_samples,)
             Trace of the curvature of each row.
         """
-        W, b = self._split(v)
+        W, b = split_classes(v, self.n_classes)
         spreads = np.empty(self.n_samples)
 
         def evaluate_block(X, part):
@@ -248,22 +259,19 @@ class SoftmaxSums:
 
     def probabilities(self, v, chosen):
         """Return some rows, by their numbers, and the probabilities of classes."""
-        W, b = self._split(v)
+        W, b = split_classes(v, self.n_classes)
         X = self.blocks.take(chosen)
-        p = np.asarray(X @ W, dtype=np.float64)
-        _softmax_batch.probabilities(p, b)
-        return X, p
+        return X, class_probabilities(X, W, b)
 
     def hessian_diagonal(self, v, floor):
         """Return the diagonals of the classes' Hessians, mean curvatures added.
 
         As in `LinearSums.hessian_diagonal`; a line for each class.
         """
-        W, b = self._split(v)
+        W, b = split_classes(v, self.n_classes)
 
         def add(X, part):
-            p = np.asarray(X @ W, dtype=np.float64)
-            _softmax_batch.probabilities(p, b)
+            p = class_probabilities(X, W, b)
             mass = 1 / self.n_samples if self.mass is None else self.mass[part, None]
             squares = X.multiply(X) if sparse.issparse(X) else X * X
             weighted = np.maximum(p * (1 - p), floor / 2) * mass
@@ -283,18 +291,29 @@ class SoftmaxSums:
     def sample_columns(self, n_numbers, rng):
         """Return a ColumnSample of rows with about so many numbers in all."""
         n_rows = int(self.n_samples * n_numbers / max(self.n_nonzero, 1))
-        mass = np.full(self.n_samples, 1 / self.n_samples)
-        mass = mass if self.mass is None else self.mass
-        rows, times = systematic_sample(mass * (self.norms2 + 1), n_rows, rng)
-        X = sparse.csc_array(self.blocks.take(rows))
-        squares = sparse.csr_array(X.multiply(X).T)
-        return ColumnSample(
-            rows,
-            times * mass[rows],
-            (
-                np.asarray(X.data, dtype=np.float64),
-                np.asarray(X.indices, dtype=np.int32),
-                np.asarray(X.indptr, dtype=np.int32),
-            ),
-            sparse.vstack([squares, np.ones((1, X.shape[0]))]).tocsr(),
-        )
+        rows, weights = self.draw_by_norms(n_rows, rng)
+        return ColumnSample.of(rows, weights, self.blocks.take(rows))
+
+    def draw_by_norms(self, n_rows, rng):
+        """Draw about so many rows; return their numbers, and P for unbiased sums."""
+        rows, times = systematic_sample(self.norm_sizes(), n_rows, rng)
+        mass = 1 / self.n_samples if self.mass is None else self.mass[rows]
+        return rows, times * mass
+
+    def norm_sizes(self):
+        """Return what `draw_by_norms` draws rows in proportion to."""
+        mass = 1 / self.n_samples if self.mass is None else self.mass
+        return mass * (self.norms2 + 1)
+
+
+def split_classes(v, n_classes):
+    """Return the coefficients, a column for each class, and the intercepts."""
+    V = v.reshape(n_classes, -1)
+    return np.ascontiguousarray(V[:, :-1].T), np.ascontiguousarray(V[:, -1])
+
+
+def class_probabilities(X, W, b):
+    """Return the probabilities of the classes of rows."""
+    p = np.asarray(X @ W, dtype=np.float64)
+    _softmax_batch.probabilities(p, b)
+    return p

@@ -73,6 +73,8 @@ class Task(ABC):
     has_dual_steps = False
     # Whether there is `make_column_model`.
     has_columns = False
+    # Whether sums over some rows, those next to kinks, can be taken alone.
+    has_active_rows = False
 
     @property
     @abstractmethod
@@ -159,8 +161,7 @@ class Task(ABC):
 class LinearTask(Task):
     """One linear model with a loss of one prediction."""
 
-    has_dual_steps = True
-    has_columns = True
+    has_dual_steps = has_columns = has_active_rows = True
 
     @property
     def has_proximal_steps(self):

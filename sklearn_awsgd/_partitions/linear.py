@@ -13,37 +13,40 @@ spread.
 """
 
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, partial
+from functools import partial
 from uuid import uuid4
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
-from sklearn_awsgd._linear.blocks import Blocks
 from sklearn_awsgd._linear.data import LARGEST_TOTAL, Data, StreamWeights
 from sklearn_awsgd._linear.fitting import train_told
 from sklearn_awsgd._linear.objectives import best_constant
 from sklearn_awsgd._linear.phases.kinks import descend_over_kinks
-from sklearn_awsgd._linear.softmax_sums import CurvatureSample
 from sklearn_awsgd._linear.streams.seed import seed_of
 from sklearn_awsgd._linear.targets import RealTarget
 from sklearn_awsgd._linear.tasks import LinearTask, SoftmaxTask
 from sklearn_awsgd._linear.train import conclude, solve_constant, train_to_optimum
 from sklearn_awsgd._partitions import rows
+from sklearn_awsgd._partitions.columns import PartitionedColumnModel
 from sklearn_awsgd._partitions.rows import Facts, Problem, add_up
+from sklearn_awsgd._partitions.sums import (
+    MOST_NUMBERS,
+    PartitionedSoftmaxSums,
+    PartitionedSums,
+    stack,
+)
 from sklearn_awsgd._solver.records import Log
 from sklearn_awsgd._solver.runs import Outcome
 from sklearn_awsgd._validation import unchanged_on_failure
 
 # Rows drawn for the first phase: at least, for each parameter, and for each problem
-# beyond the first; and the most numbers in them, as they travel.
+# beyond the first.
 FEWEST_DRAWN = 10_000
 DRAWN_PER_PARAMETER = 10
 DRAWN_PER_PROBLEM = 5_000
-MOST_NUMBERS = 8_000_000
 # Relative suboptimality to reach on them: their optimum is no better for all rows.
 FIRST_TOL = 1e-2
 # Settings that need all rows in one place, and the only value they may have here.
@@ -294,13 +297,6 @@ def draw_data(run, problems, facts, random_state):
     )
 
 
-def stack(parts):
-    """Return the rows of several arrays or CSR matrices."""
-    if sparse.issparse(parts[0]):
-        return sparse.vstack(parts).tocsr()
-    return np.concatenate(parts)
-
-
 def make_targets(classes, data, facts):
     """Return the targets of the drawn rows, with what is known of all."""
     if classes is not None:
@@ -308,85 +304,6 @@ def make_targets(classes, data, facts):
     target = RealTarget(data.y.astype(np.float64, copy=False), data.mass)
     target.spread = float(np.sqrt(facts.moments[3])) or 1.0
     return [target]
-
-
-class PartitionedSums:
-    """Sums over the rows of all partitions.
-
-    What :class:`~sklearn_awsgd._linear.sums.LinearSums` has, from small messages. The
-    partitions remember the curvatures at the last v, or compute them again, so that v
-    is all that is said of them.
-    """
-
-    def __init__(self, run, problem, facts, width):
-        self._run, self._arguments = run, (problem, width)
-        self.n_samples, self.n_columns = facts.n_rows, facts.n_features + 1
-        self.n_nonzero = facts.n_numbers
-
-    def _sum(self, function, *arguments):
-        return add_up(self._run(function, *self._arguments, *arguments))
-
-    def evaluate(self, v):
-        """Return sums of one pass over the rows, and v."""
-        return *self._sum(rows.evaluate, v), v
-
-    def hessian(self, v, floor, n_rows, rng):
-        """Return the upper triangle of a sampled Hessian, and its flops."""
-        start, total = rng.random(), None
-        if n_rows >= self.n_samples:
-            n_rows = None
-        else:
-            (total,) = self._sum(rows.sampling_mass, v, floor)
-        return self._sum(rows.hessian, v, floor, n_rows, total, start)
-
-    def hessian_diagonal(self, v, floor):
-        """Return the diagonal of the Hessian, with the mean curvature added."""
-        (diagonal,) = self._sum(rows.hessian_diagonal, v, floor)
-        return diagonal
-
-
-class PartitionedSoftmaxSums(PartitionedSums):
-    """What :class:`~sklearn_awsgd._linear.softmax_sums.SoftmaxSums` has, likewise."""
-
-    def __init__(self, run, problem, facts):
-        super().__init__(run, problem, facts, width=0.0)
-        self.n_classes = len(problem.constants)
-        self._problem, self._per_row = problem, facts.n_numbers / facts.n_rows
-
-    def _sum_of_classes(self, function, *arguments):
-        (total,) = add_up(self._run(function, self._problem, *arguments))
-        return total
-
-    @cached_property
-    def class_sums(self):
-        """Sum of P x of the rows of each class, that of P last."""
-        return self._sum_of_classes(rows.class_sums)
-
-    def sample(self, v, spreads, n_rows, rng):
-        """Return a CurvatureSample at v, of no more rows than may travel."""
-        most = MOST_NUMBERS / (self._per_row + self.n_classes)
-        total = self._sum_of_classes(rows.softmax_mass, v)
-        parts = self._run(
-            rows.softmax_sample,
-            self._problem,
-            v,
-            # As many as there are, or more, are all of them.
-            np.inf if n_rows >= self.n_samples <= most else min(n_rows, most),
-            total,
-            rng.random(),
-        )
-        drawn, weights, p = zip(
-            *(part for part in parts if part is not None), strict=True
-        )
-        drawn = stack(drawn)
-        blocks = Blocks(drawn, n_threads=1)
-        return CurvatureSample(
-            drawn, np.concatenate(weights), np.concatenate(p), blocks.run
-        )
-
-    def hessian_diagonal(self, v, floor):
-        """Return the diagonals of the classes' Hessians."""
-        return self._sum_of_classes(rows.softmax_diagonal, v, floor)
 
 
 @dataclass(kw_only=True)
@@ -400,7 +317,7 @@ class OnPartitions:
     problem: Problem
     facts: Facts
 
-    has_dual_steps = has_columns = False
+    has_dual_steps = has_active_rows = False
 
     @property
     def n_samples(self):
@@ -442,6 +359,10 @@ class OnPartitions:
 class PartitionedLinearTask(OnPartitions, LinearTask):
     """A LinearTask on partitions."""
 
+    def make_column_model(self, width):
+        """Return the model on columns, kinks rounded over a width; 0 for none."""
+        return PartitionedColumnModel(self, width)
+
 
 @dataclass(kw_only=True)
 class PartitionedSoftmaxTask(OnPartitions, SoftmaxTask):
@@ -464,16 +385,6 @@ def train(task, draws, budget, log, rules):
 
     Parameters and result are those of :func:`sklearn_awsgd._linear.train.train`.
     """
-    if task.penalty.l1 > 0 and task.n_models > 1:
-        raise ValueError(
-            "loss='multinomial' with an l1 penalty needs all rows in one place; use "
-            "penalty='l2', or loss='log_loss', one problem for each class."
-        )
-    if task.penalty.l1 > 0 and not task.has_proximal_steps:
-        raise ValueError(
-            f"An l1 penalty with {task.n_features} features needs all rows of a column "
-            "in one place; use penalty='l2', or select features."
-        )
     outcome = Outcome()
     if not task.has("coef"):
         if task.is_constant and task.fit_intercept:

@@ -74,6 +74,7 @@ class Problem:
     largest_weight: float  # of all rows; weights are relative to it
     total: float  # sum of these times the class weights
     constants: np.ndarray  # intercepts of the models to start from
+    columns: np.ndarray | None = None  # features the models have; None for all
 
     def make_loss(self):
         """Return the compiled loss, which itself does not travel."""
@@ -230,8 +231,11 @@ class Partition:
         if self._last_task is not None and self._last_task[0] == problem.name:
             return self._last_task[1:]
         share, mass = self.share_and_mass(problem)
-        data = Data(self.X, self.y, self.norms2, mass=mass)
-        states = [new_state(self.X.shape[1]) for _ in problem.constants]
+        X, norms2 = self.X, self.norms2
+        if problem.columns is not None:
+            X, norms2 = check_rows(as_rows(X[:, problem.columns]))
+        data = Data(X, self.y, norms2, mass=mass)
+        states = [new_state(X.shape[1]) for _ in problem.constants]
         for state, constant in zip(states, problem.constants, strict=True):
             state["intercept"][0] = constant
             complete_state(state, "adagrad", average=False)
@@ -349,8 +353,8 @@ def hessian(partition, problem, width, v, floor, n_rows, total, start):
     curvatures = partition.curvatures(problem, width, v)
     n_here = sums.n_samples
     if n_rows is not None and total > 0:
-        mass = share * sums.sizes(curvatures, floor).sum()
-        n_here = min(int(np.ceil(n_rows * mass / total)), sums.n_samples)
+        part = share * sums.sizes(curvatures, floor).sum() / total
+        n_here = _part_of(n_rows, part, sums)
     matrix, flops = sums.hessian(
         curvatures, floor, n_here, Start(start, partition.number)
     )
@@ -363,6 +367,30 @@ def hessian_diagonal(partition, problem, width, v, floor):
     sums, share = partition.sums(problem, width)
     curvatures = partition.curvatures(problem, width, v)
     return (share * sums.hessian_diagonal(curvatures, floor),)
+
+
+@adds_up
+def column_counts(partition, problem):
+    """Return how many numbers each column has."""
+    X = partition.X
+    if sparse.issparse(X):
+        return (np.bincount(X.indices, minlength=X.shape[1]),)
+    return (np.full(X.shape[1], len(partition)),)
+
+
+def columns(partition, problem, which):
+    """Return some columns of the rows."""
+    return partition.X[:, which] if partition.share(problem) else None
+
+
+def targets(partition, problem):
+    """Return the targets of the rows, and P of each among all rows."""
+    if partition.share(problem) == 0:
+        return None
+    task, share = partition.task(problem)
+    n_rows = len(partition)
+    mass = np.full(n_rows, 1 / n_rows) if task.data.mass is None else task.data.mass
+    return task.target.values, share * mass
 
 
 # The same of softmax regression.
@@ -392,10 +420,35 @@ def softmax_sample(partition, problem, v, n_rows, total, start):
         return None
     sums, share = partition.sums(problem, 0.0)
     spreads = partition.curvatures(problem, 0.0, v)
-    mass = share * sums.sizes(spreads).sum()
-    n_here = int(min(np.ceil(n_rows * mass / total), sums.n_samples))
+    n_here = _part_of(n_rows, share * sums.sizes(spreads).sum() / total, sums)
     sample = sums.sample(v, spreads, n_here, Start(start, partition.number))
     return sample.rows, share * sample.weights, sample.p
+
+
+@adds_up
+def norm_mass(partition, problem):
+    """Return the sum of what rows of a ColumnSample are drawn in proportion to."""
+    sums, share = partition.sums(problem, 0.0)
+    return (share * sums.norm_sizes().sum(),)
+
+
+def norm_sample(partition, problem, n_rows, total, start):
+    """Return rows and weights of a ColumnSample.
+
+    All partitions together draw about `n_rows` rows, each by its part of `total`, the
+    `norm_mass` of all.
+    """
+    if partition.share(problem) == 0:
+        return None
+    sums, share = partition.sums(problem, 0.0)
+    n_here = _part_of(n_rows, share * sums.norm_sizes().sum() / total, sums)
+    chosen, weights = sums.draw_by_norms(n_here, Start(start, partition.number))
+    return partition.X[chosen], share * weights
+
+
+def _part_of(n_rows, part, sums):
+    """Return how many of the rows to draw in all a partition draws."""
+    return int(min(np.ceil(n_rows * part), sums.n_samples))
 
 
 @adds_up

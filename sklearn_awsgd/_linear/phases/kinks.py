@@ -113,7 +113,7 @@ def descend_over_kinks(task, n_draws, budget, log, dual_point=None):
         objective = task.make_objective(width)
         if dual_point is not None:
             objective.mix_dual(*dual_point)
-        is_active = before is not None and has_active_rows(task, objective)
+        is_active = before is not None and looks_at_active_rows(task, objective)
         if is_active:
             level = before, width, last, report.end.value
             report = _descend_active(task, objective, v, level, budget, record, rng)
@@ -162,10 +162,10 @@ def _descend_all(task, objective, v, width, budget, record, rng):
     return report
 
 
-def has_active_rows(task, objective):
+def looks_at_active_rows(task, objective):
     """Return whether to look at active rows alone: where they are at hand, and many."""
     return (
-        task.has_columns
+        task.has_active_rows
         and objective.n_columns < MOST_PARAMETERS
         and objective.n_nonzero >= MANY_NUMBERS
         and not needs_working_set(task)

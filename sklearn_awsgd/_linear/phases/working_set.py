@@ -60,7 +60,7 @@ class WorkingSetDirection(Direction):
         # What the columns that were left out lack is not worth more precision.
         zero = np.abs(here.gradient[:-1])[here.v[:-1] == 0]
         slack = SHARE_OF_SLOPE * (zero.max(initial=0.0) - self.alpha_l1)
-        v, value = self.model.minimize(here.v, self._choose(here), bound, slack)
+        v, value = self.model.minimize(here, self._choose(here), bound, slack)
         return Proposal(v - here.v, value - here.value, scale, here.gap, here.gap)
 
     def _choose(self, here):
@@ -69,6 +69,7 @@ class WorkingSetDirection(Direction):
         n_used = np.count_nonzero(w)
         rank = np.where(w != 0, np.inf, size)
         n_kept = n_used + max(FEWEST_ADDED, int(SHARE_ADDED * n_used))
+        n_kept = max(min(n_kept, self.model.most_columns), n_used)
         if n_kept >= len(w):
             return np.arange(len(w))
         return np.sort(np.argpartition(-rank, n_kept)[:n_kept])

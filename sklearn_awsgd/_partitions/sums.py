@@ -1,0 +1,114 @@
+"""Sums over the rows of all partitions, for the objectives of the exact passes."""
+
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse
+
+from sklearn_awsgd._linear.blocks import Blocks
+from sklearn_awsgd._linear.softmax_sums import (
+    ColumnSample,
+    CurvatureSample,
+    class_probabilities,
+    split_classes,
+)
+from sklearn_awsgd._partitions import rows
+from sklearn_awsgd._partitions.rows import add_up
+
+# Most numbers in rows that are drawn, as they travel.
+MOST_NUMBERS = 8_000_000
+
+
+class PartitionedSums:
+    """Sums over the rows of all partitions.
+
+    What :class:`~sklearn_awsgd._linear.sums.LinearSums` has, from small messages. The
+    partitions remember the curvatures at the last v, or compute them again, so that v
+    is all that is said of them.
+    """
+
+    def __init__(self, run, problem, facts, width):
+        self._run, self._arguments = run, (problem, width)
+        self.n_samples, self.n_columns = facts.n_rows, facts.n_features + 1
+        self.n_nonzero = facts.n_numbers
+
+    def _sum(self, function, *arguments):
+        return add_up(self._run(function, *self._arguments, *arguments))
+
+    def evaluate(self, v):
+        """Return sums of one pass over the rows, and v."""
+        return *self._sum(rows.evaluate, v), v
+
+    def hessian(self, v, floor, n_rows, rng):
+        """Return the upper triangle of a sampled Hessian, and its flops."""
+        start, total = rng.random(), None
+        if n_rows >= self.n_samples:
+            n_rows = None
+        else:
+            (total,) = self._sum(rows.sampling_mass, v, floor)
+        return self._sum(rows.hessian, v, floor, n_rows, total, start)
+
+    def hessian_diagonal(self, v, floor):
+        """Return the diagonal of the Hessian, with the mean curvature added."""
+        (diagonal,) = self._sum(rows.hessian_diagonal, v, floor)
+        return diagonal
+
+
+class PartitionedSoftmaxSums(PartitionedSums):
+    """What :class:`~sklearn_awsgd._linear.softmax_sums.SoftmaxSums` has, likewise."""
+
+    def __init__(self, run, problem, facts):
+        super().__init__(run, problem, facts, width=0.0)
+        self.n_classes = len(problem.constants)
+        self._problem, self._per_row = problem, facts.n_numbers / facts.n_rows
+
+    def _sum_of_classes(self, function, *arguments):
+        (total,) = add_up(self._run(function, self._problem, *arguments))
+        return total
+
+    @cached_property
+    def class_sums(self):
+        """Sum of P x of the rows of each class, that of P last."""
+        return self._sum_of_classes(rows.class_sums)
+
+    def sample(self, v, spreads, n_rows, rng):
+        """Return a CurvatureSample at v, of no more rows than may travel."""
+        most = MOST_NUMBERS / (self._per_row + self.n_classes)
+        total = self._sum_of_classes(rows.softmax_mass, v)
+        # As many as there are, or more, are all of them.
+        n_rows = np.inf if n_rows >= self.n_samples <= most else min(n_rows, most)
+        drawn, weights, p = self._collect(
+            rows.softmax_sample, v, n_rows, total, rng.random()
+        )
+        blocks = Blocks(drawn, n_threads=1)
+        return CurvatureSample(drawn, weights, p, blocks.run)
+
+    def sample_columns(self, n_numbers, rng):
+        """Return a ColumnSample, of no more rows than may travel."""
+        n_rows = min(n_numbers, MOST_NUMBERS) / max(self._per_row, 1.0)
+        if n_rows >= self.n_samples:
+            n_rows = np.inf
+        total = self._sum_of_classes(rows.norm_mass)
+        drawn, weights = self._collect(rows.norm_sample, n_rows, total, rng.random())
+        return ColumnSample.of(drawn, weights, drawn)
+
+    def probabilities(self, v, drawn):
+        """Return rows of a ColumnSample, and the probabilities of classes."""
+        return drawn, class_probabilities(drawn, *split_classes(v, self.n_classes))
+
+    def _collect(self, function, *arguments):
+        """Return what all partitions have drawn, rows first."""
+        parts = self._run(function, self._problem, *arguments)
+        drawn, *others = zip(*(part for part in parts if part is not None), strict=True)
+        return stack(drawn), *map(np.concatenate, others)
+
+    def hessian_diagonal(self, v, floor):
+        """Return the diagonals of the classes' Hessians."""
+        return self._sum_of_classes(rows.softmax_diagonal, v, floor)
+
+
+def stack(parts):
+    """Return the rows of several arrays or CSR matrices."""
+    if sparse.issparse(parts[0]):
+        return sparse.vstack(parts).tocsr()
+    return np.concatenate(parts)
