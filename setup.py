@@ -28,6 +28,7 @@ KERNELS = [
     "_cells",
     "_entries",
     "_entry_samplers",
+    "_product_sampler",
     "_two_way_sampler",
     "_factorization",
     "_observed",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn_awsgd._kernels._entries import Entries, ShuffledEntries
-from sklearn_awsgd._kernels._entry_samplers import ProductDraws
+from sklearn_awsgd._kernels._product_sampler import ProductDraws
 from sklearn_awsgd._kernels._two_way_sampler import TwoWayDraws
 
 from sklearn_awsgd.samplers import RowColumnSampler

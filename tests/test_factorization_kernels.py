@@ -11,7 +11,7 @@ from sklearn_awsgd._kernels._loop import POINT, SUMS, run
 from sklearn_awsgd._kernels._losses import SquaredError
 
 from sklearn_awsgd._factorization.row_solver import LOSSES, evaluate_loss, make_loss
-from sklearn_awsgd._kernels import _entry_samplers as samplers
+from sklearn_awsgd._kernels import _product_sampler as samplers
 from sklearn_awsgd._kernels.settings import Biases, EntryRate, StoredValues
 from sklearn_awsgd.samplers import RowColumnSampler
 

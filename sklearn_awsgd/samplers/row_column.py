@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from sklearn_awsgd._kernels._entry_samplers import UPDATES, ProductDraws
+from sklearn_awsgd._kernels._entry_samplers import UPDATES
+from sklearn_awsgd._kernels._product_sampler import ProductDraws
 from sklearn_awsgd._kernels._two_way_sampler import TwoWayDraws
 from sklearn_awsgd._validation import Boolean, Options, Real
 from sklearn_awsgd.samplers.base import BaseSampler, OpenedSampler
