@@ -723,11 +723,11 @@ def test_memory_is_shown(rng):
 
 @pytest.mark.parametrize("loss", ["log_loss", "multinomial"])
 def test_probabilities_are_calibrated_and_scores_are_not(loss, rng, seed):
-    """Wide rows: the optimum is too sure of itself."""
+    """Wide rows: the optimum for a penalty that stays weak is too sure of itself."""
     X = rng.standard_normal((3000, 300))
     scores = X[:, :3] * 2
     y = np.array([rng.choice(3, p=p) for p in softmax(scores, axis=1)])
-    clf = AWSGDClassifier(loss, random_state=seed)
+    clf = AWSGDClassifier(loss, random_state=seed, forgetting=0)
     losses = []
     for rows, labels in chunks(X, y, 100):
         if hasattr(clf, "coef_"):
@@ -792,15 +792,20 @@ def test_sorted_by_class(kind, last, rng, seed):
             clf.partial_fit(rows, labels, classes=[-1, 1])
     plain, auto = models
     scores = plain.decision_function(X[n:])
-    np.testing.assert_allclose(auto.decision_function(X[n:]), scores, atol=0.05)
+    # That with the penalty which was given: hardly any row tells which one is best.
+    contest = auto._stream.streams[0]
+    v = contest.streams[contest.factors.index(1.0)].v
+    np.testing.assert_allclose(X[n:] @ v[:-1] + v[-1], scores, atol=0.05)
     for clf in models:
         p = clf.predict_proba(X[n:])[:, 1]
         np.testing.assert_allclose(p, expit(clf.decision_function(X[n:])), atol=0.01)
     best = AWSGDClassifier(random_state=seed).fit(X[:n], y[:n])
     ideal = np.logaddexp(0, -y[n:] * best.decision_function(X[n:])).mean()
-    loss = np.logaddexp(0, -y[n:] * scores).mean()
     # Half-way between a fit and a coin; a diagonal knows less of rows that have left.
-    assert loss < (np.log(2) if kind == "wide" else 0.5 * (ideal + np.log(2)))
+    enough = np.log(2) if kind == "wide" else 0.5 * (ideal + np.log(2))
+    for clf in models:
+        scores = clf.decision_function(X[n:])
+        assert np.logaddexp(0, -y[n:] * scores).mean() < enough
 
 
 @pytest.mark.parametrize("loss", ["log_loss", "multinomial"])

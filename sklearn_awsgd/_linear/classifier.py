@@ -136,8 +136,10 @@ default="auto"
     forgetting : "auto" or float in [0, 1), default="auto"
         Share of what is known of a stream that each row replaces: after
         ``1 / forgetting`` rows a row counts 1/e of what it did. 0 forgets nothing.
-        "auto" keeps a learner that forgets beside one that does not, and weighs them by
-        how well they predict rows before they are learned.
+        "auto" keeps a learner that forgets beside one that does not and, while there
+        are few rows for each feature, learners with other strengths of the l2 penalty
+        beside `alpha`. All are weighed by how well they predict rows before they are
+        learned.
 
     Attributes
     ----------

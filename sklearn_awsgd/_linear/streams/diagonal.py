@@ -14,7 +14,7 @@ all rows, and after the steps of a chunk it takes Newton steps of its own.
 """
 
 import numpy as np
-from scipy.special import expit, logsumexp, softmax
+from scipy.special import expit, softmax
 
 from sklearn_awsgd._kernels import _stream, _stream_dual
 from sklearn_awsgd._linear.streams.rows import DenseRows, make_rows
@@ -161,14 +161,9 @@ class WideStream:
         self._let_leave(problem, h, rows)
         self.n_memory = self.buffer.n_rows
 
-    def is_likelihood(self, problem):
-        """Return whether losses are logarithms of probabilities."""
-        return problem.is_log_loss
-
     def loss(self, problem, X, y, a):
         """Return the sum of the losses of rows that have not been learned."""
-        values = np.empty((3, len(y)))
-        return problem.evaluate(y, X @ self.w[:-1] + self.w[-1], a, values)
+        return problem.total(y, X @ self.w[:-1] + self.w[-1], a)
 
     def _settle_intercept(self, problem, rows):
         """Move the intercept to its optimum; return the curvatures of all rows."""
@@ -343,15 +338,6 @@ class SoftmaxStream(WideStream):
 
     def __init__(self, X, n_classes, fit_intercept=True, window=np.inf, seed=0):
         super().__init__(X, fit_intercept, window, seed, shape=(n_classes,))
-
-    def is_likelihood(self, problem):
-        """Return whether losses are logarithms of probabilities: they are."""
-        return True
-
-    def loss(self, problem, X, y, a):
-        """Return the sum of the losses of rows that have not been learned."""
-        z = X @ self.w[:-1] + self.w[-1]
-        return a @ (logsumexp(z, axis=1) - z[np.arange(len(y)), y])
 
     def _begin(self, problem):
         if self.fit_intercept:

@@ -4,11 +4,10 @@ import copy
 
 import numpy as np
 from scipy import sparse
-from scipy.special import logsumexp
 
-from sklearn_awsgd._kernels import _stream
 from sklearn_awsgd._linear.streams.bank import Bank
 from sklearn_awsgd._linear.streams.calibration import Calibration, Temperature
+from sklearn_awsgd._linear.streams.contest import Contest
 from sklearn_awsgd._linear.streams.diagonal import SoftmaxStream, WideStream
 from sklearn_awsgd._linear.streams.narrow import NarrowStream
 from sklearn_awsgd._linear.streams.presence import Presence
@@ -61,7 +60,7 @@ class WideBank:
         for learner in self.learners:
             learner.learn(problem, X, sizes, y, a, count)
         if losses:
-            winner = self.bank.observe(losses, a.sum(), learner.is_likelihood(problem))
+            winner = self.bank.observe(losses, a.sum(), problem.is_log_loss)
             for k in range(winner):
                 window = self.learners[k].window
                 self.learners[k] = copy.deepcopy(self.learners[winner])
@@ -148,7 +147,7 @@ class StreamLearner:
             else:
                 first = WideStream(X, fit_intercept, windows[0], seed + k)
                 stream = WideBank(first, windows)
-            self.streams.append(stream)
+            self.streams.append(Contest(stream, len(windows) > 1))
         self.calibration = Temperature() if n_classes else Calibration(n_problems)
         self.presences = []
         if n_classes or has_signs:
@@ -229,7 +228,7 @@ class StreamLearner:
                 is_missing, begun = presence.observe(codes)
                 missing.append(is_missing)
                 balanced[k] = begun and not is_missing
-            if self.n_rows and (problem.is_log_loss or self.is_softmax):
+            if self.n_rows and problem.is_log_loss:
                 target = targets[0] if self.is_softmax else np.stack(targets, axis=1)
                 self.calibration.observe(scores, target, a, missing)
         for k, stream in enumerate(self.streams):
@@ -238,17 +237,9 @@ class StreamLearner:
         return self._losses(problem, scores, targets, a)
 
     def _losses(self, problem, scores, targets, a):
-        if self.is_softmax:
-            own = scores[np.arange(len(a)), targets[0]]
-            return np.array([a @ (logsumexp(scores, axis=1) - own)]) / a.sum()
-        values = np.empty((3, len(a)))
-        losses = []
-        for target, z in zip(targets, scores.T, strict=True):
-            total = _stream.evaluate_rows(
-                problem.loss, target, np.ascontiguousarray(z), a, values
-            )
-            losses.append(total / a.sum())
-        return np.array(losses)
+        parts = [scores] if self.is_softmax else scores.T
+        pairs = zip(targets, parts, strict=True)
+        return np.array([problem.total(y, z, a) for y, z in pairs]) / a.sum()
 
     def memory(self, k):
         """Return targets and relative curvatures of the rows in a memory."""

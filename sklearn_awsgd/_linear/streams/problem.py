@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import logsumexp
 
 from sklearn_awsgd._kernels import _losses, _stream
 
@@ -56,6 +57,14 @@ class StreamProblem:
     def is_quadratic(self):
         """Whether the past is a quadratic already, so that no row need be kept."""
         return isinstance(self.loss, _losses.SquaredError)
+
+    def total(self, y, scores, a):
+        """Return the sum of the losses; of softmax regression for scores of classes."""
+        if scores.ndim == 2:
+            return a @ (logsumexp(scores, axis=1) - scores[np.arange(len(y)), y])
+        values = np.empty((3, len(y)))
+        scores = np.ascontiguousarray(scores)
+        return _stream.evaluate_rows(self.loss, y, scores, a, values)
 
     def evaluate(self, y, z, a, result):
         """Set the lines of `result` to a f and its two derivatives; return the sum."""
