@@ -189,6 +189,11 @@ def test_several_fits_against_a_reference(fitted, rare):
     assert [line.get_label() for line in display.lines_] == ["auto", "adagrad"]
     last = display.lines_[0].get_ydata()[-1]
     assert_allclose(last, fitted.history_["objective"][-1] / reference - 1)
+    # What is below a reference is left out, and the line goes on.
+    objective = fitted.history_["objective"]
+    middle = np.median(objective)
+    line = ConvergenceDisplay.from_estimator(fitted, reference=middle, ax=ax).lines_[0]
+    assert_allclose(line.get_ydata(), objective[objective > middle] / middle - 1)
     assert 0 < last < 1e-2
     assert ax.get_yscale() == "log"
     assert ax.get_ylabel() == "relative suboptimality"

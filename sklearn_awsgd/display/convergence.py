@@ -110,7 +110,7 @@ class ConvergenceDisplay(Display):
             The minimum of the objective, or the best that is known, such as the last of
             a fit with a small `tol` (not the least: in the phase "sampling" objectives
             are estimates). If it is given, the relative distance to it is drawn; what
-            is below has no place on the logarithmic scale.
+            is below has no place on the logarithmic scale and is left out.
         problem : int, default=0
             Number of the problem, of several; see ``history_``.
         ax : matplotlib Axes, default=None
@@ -187,9 +187,6 @@ def _convergence(estimator, x, y, reference, problem):
     values = history["duality_gap" if y == "gap" else "objective"][keep]
     if reference is not None:
         values = (values - reference) / (abs(reference) or 1.0)
-    if reference is not None or y == "gap":
-        # On a logarithmic scale.
-        values = np.where(values > 0, values, np.nan)
     if x == "passes":
         length = getattr(estimator, "_pass_length", None)
         if length is None:
@@ -199,4 +196,9 @@ def _convergence(estimator, x, y, reference, problem):
         places = history["draws"][keep] / length
     else:
         places = history[x][keep]
-    return places, values, history["phase"][keep] == "exact"
+    exact = history["phase"][keep] == "exact"
+    if reference is not None or y == "gap":
+        # On a logarithmic scale: what is below is left out, without a gap in the line.
+        shown = values > 0
+        places, values, exact = places[shown], values[shown], exact[shown]
+    return places, values, exact
