@@ -25,7 +25,7 @@ SHOWN = {
 }
 CELL = "style='text-align: right; padding: 0.1em 0.7em'"
 # Rows that are shown; a fit of many classes has more.
-MOST_ROWS = 12
+ROWS_SHOWN = 12
 
 
 def fit_rows(history):
@@ -70,11 +70,11 @@ def _last(values):
 def fit_html(history):
     """Return the table of a history as HTML."""
     names, rows = fit_rows(history)
-    left = len(rows) - MOST_ROWS
+    left = len(rows) - ROWS_SHOWN
     head = "".join(f"<th {CELL}>{escape(name)}</th>" for name in names)
     body = "".join(
         "<tr>" + "".join(f"<td {CELL}>{_text(value)}</td>" for value in row) + "</tr>"
-        for row in rows[:MOST_ROWS]
+        for row in rows[:ROWS_SHOWN]
     )
     title = "Fit, at the end of each phase" if "phase" in names else "Fit, at its end"
     more = f"<p>and {left} rows more, in history_</p>" if left > 0 else ""

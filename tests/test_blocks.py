@@ -28,7 +28,7 @@ def with_long_indices(X):
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Blocks of seven rows at least."""
-    monkeypatch.setattr(_blocks, "FEWEST_ROWS", 7)
+    monkeypatch.setattr(_blocks, "FEWEST_IN_BLOCK", 7)
     monkeypatch.setattr(_blocks, "NUMBERS_IN_BLOCK", 1)
 
 
@@ -74,7 +74,7 @@ def test_sums_over_blocks_are_those_over_all_rows(layout, weighted, rng, monkeyp
     norms2 = rng.uniform(0, 3, 100)
     loss = SMOOTH_LOSSES["log_loss"](None)
     whole = LinearSums(Blocks(X), loss, y, mass, norms2)
-    monkeypatch.setattr(_blocks, "FEWEST_ROWS", 7)
+    monkeypatch.setattr(_blocks, "FEWEST_IN_BLOCK", 7)
     monkeypatch.setattr(_blocks, "NUMBERS_IN_BLOCK", 1)
     results = []
     for n_threads in (1, 2, 5):

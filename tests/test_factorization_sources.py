@@ -21,7 +21,7 @@ N, M = 300, 50
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch):
-    monkeypatch.setattr(fetching, "NUMBERS_IN_BLOCK", 2000)
+    monkeypatch.setattr(fetching, "NUMBERS_READ", 2000)
 
 
 def matrix(kind="dense", seed=0):
@@ -332,7 +332,7 @@ class Generated:
 
 
 def test_memory_is_that_of_two_blocks_and_the_factors(monkeypatch):
-    monkeypatch.setattr(fetching, "NUMBERS_IN_BLOCK", 2**16)
+    monkeypatch.setattr(fetching, "NUMBERS_READ", 2**16)
     source = Generated()
     model = AWSGDMatrixFactorization(2, max_iter=9, sampler="uniform", tol=0.5)
     tracemalloc.start()

@@ -434,7 +434,7 @@ def test_every_cell_of_a_new_stage_gets_its_first_rows():
 
 def test_no_stage_begins_that_cannot_be_finished(monkeypatch):
     monkeypatch.setattr(learned_module, "MUST_LOWER", np.inf)
-    monkeypatch.setattr(learned_module, "FIRST_ROWS", 400)
+    monkeypatch.setattr(learned_module, "FIRST_LEARNED", 400)
     random = np.random.default_rng(0)
     x = random.random(600)
     learned = LearnedStrata(x[:, None], one_stratum(600), 0)

@@ -49,7 +49,7 @@ def test_records_of_all_problems_are_kept():
 @pytest.mark.parametrize("n_columns", [5, 40])
 def test_records_of_the_factorization_are_bounded(n_columns, rng, monkeypatch):
     monkeypatch.setattr("sklearn_awsgd._solver.records.MOST_RECORDS", 50)
-    monkeypatch.setattr("sklearn_awsgd._solver.records.MOST_NUMBERS", 400)
+    monkeypatch.setattr("sklearn_awsgd._solver.records.SAMPLING_NUMBERS", 400)
     model, sizes = AWSGDMatrixFactorization(2, random_state=0), []
     for _ in range(150):
         model.partial_fit(rng.standard_normal((6, n_columns)))

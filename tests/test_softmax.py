@@ -307,7 +307,7 @@ def test_many_parameters_keep_their_tolerance(kind, seed, rng):
 
 def test_threads_change_no_bit(rng, monkeypatch):
     monkeypatch.setattr(blocks_module, "NUMBERS_IN_BLOCK", 1000)
-    monkeypatch.setattr(blocks_module, "FEWEST_ROWS", 100)
+    monkeypatch.setattr(blocks_module, "FEWEST_IN_BLOCK", 100)
     X, y = make_data(rng, n=1500, d=60, n_classes=8, scale=0.4)
     one, two = (
         AWSGDClassifier("multinomial", n_jobs=n_jobs, random_state=0).fit(X, y)

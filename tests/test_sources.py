@@ -168,7 +168,7 @@ def test_warm_starts_and_weights():
 
 
 def test_no_more_than_two_blocks_are_in_memory(monkeypatch):
-    monkeypatch.setattr(fetching, "NUMBERS_IN_BLOCK", 800)
+    monkeypatch.setattr(fetching, "NUMBERS_READ", 800)
     X, y, _ = data()
     source = Recorded(X)
     seen = []
@@ -358,7 +358,7 @@ def test_memory_is_that_of_the_cache_and_two_batches(rate):
     clf.fit(cache, y)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    blocks = 2 * 8 * fetching.NUMBERS_IN_BLOCK
+    blocks = 2 * 8 * fetching.NUMBERS_READ
     of_rows = 25 * 8 * source.shape[0]  # Targets, norms, curvatures, tables.
     # Making a block here needs another one, and a block of rows stays.
     assert peak < cache.max_bytes + 2 * blocks + of_rows

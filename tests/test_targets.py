@@ -104,7 +104,7 @@ def test_softmax_with_l1_keeps_its_tolerance(kind, penalty, seed, rng, monkeypat
         kind, (1500, 10, 3)
     )
     if kind == "sampled":
-        monkeypatch.setattr(softmax_proximal, "MOST_NUMBERS", 6000)
+        monkeypatch.setattr(softmax_proximal, "NUMBERS_IN_SAMPLE", 6000)
     X = rng.standard_normal((n, d))
     W = rng.standard_normal((K, d)) * (rng.random((K, d)) < 20 / d)
     y = (X @ W.T + rng.gumbel(size=(n, K))).argmax(axis=1)

@@ -1,8 +1,5 @@
 """Tasks, phases and their order, without an estimator in sight."""
 
-import ast
-from pathlib import Path
-
 import numpy as np
 import pytest
 from helpers import SMOOTH_LOSSES, minimum
@@ -10,8 +7,7 @@ from scipy import sparse
 from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
-import sklearn_awsgd
-from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
+from sklearn_awsgd import AWSGDClassifier
 from sklearn_awsgd._kernels import _losses
 from sklearn_awsgd._kernels.settings import Penalty, Rate
 from sklearn_awsgd._linear.data import Data
@@ -307,23 +303,3 @@ def test_the_driver_ends_where_no_curvature_helps():
     assert not report.converged
     assert direction.n_stiffened == 3
     np.testing.assert_array_equal(report.end.v, [3.0, 4.0])
-
-
-@pytest.mark.parametrize("Estimator", [AWSGDClassifier, AWSGDRegressor])
-def test_few_classes_make_an_estimator(Estimator):
-    own = [c for c in Estimator.__mro__ if c.__module__.startswith("sklearn_awsgd")]
-    assert len(own) <= 3
-
-
-def test_nothing_below_an_estimator_knows_one():
-    folder = Path(sklearn_awsgd.__file__).parent / "_linear"
-    upper = {"base", "classifier", "regressor"}
-    files = [f for f in folder.rglob("*.py") if f.stem not in {*upper, "__init__"}]
-    assert len(files) > 10
-    for file in files:
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.ImportFrom):
-                last = node.module.rpartition(".")[2]
-                assert last not in {*upper, "samplers"}, file
-            if isinstance(node, ast.ImportFrom) and "phases" in file.parts:
-                assert not node.module.endswith((".tasks", ".train")), file

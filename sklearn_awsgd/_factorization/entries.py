@@ -17,7 +17,7 @@ RANGES = {"log_loss": (0, 1), "poisson": (0, np.inf)}
 # Weights beyond these, either way, are scaled: their sums and products would overflow.
 LARGEST_WEIGHT, SMALLEST_WEIGHT = 1e100, 1e-100
 # Least weight then, relative to the largest: less makes no difference.
-LEAST_SHARE = 1e-100
+LEAST_WEIGHT = 1e-100
 
 
 @dataclass
@@ -299,8 +299,8 @@ def _within_range(weights, unstored):
     unstored_weight = 1.0
     if unstored == "zero":
         largest = max(largest, 1.0)
-        unstored_weight = max(1 / largest, LEAST_SHARE)
-    values = np.where(values > 0, np.maximum(values / largest, LEAST_SHARE), 0.0)
+        unstored_weight = max(1 / largest, LEAST_WEIGHT)
+    values = np.where(values > 0, np.maximum(values / largest, LEAST_WEIGHT), 0.0)
     if not sparse.issparse(weights):
         return values, unstored_weight
     weights = weights.copy()

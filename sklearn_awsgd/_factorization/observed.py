@@ -14,7 +14,7 @@ from sklearn_awsgd._kernels._observed import solve_observed
 from sklearn_awsgd._linear.blocks import Blocks
 
 # Keeps systems solvable where alpha is 0 and a row has few entries.
-JITTER = 1e-11
+LEAST_RIDGE = 1e-11
 # Threads share the rows in parts of about this many entries.
 PART_SIZE = 1 << 16
 
@@ -102,7 +102,7 @@ class StoredEntries:
                 factors,
                 offset,
                 alpha,
-                JITTER,
+                LEAST_RIDGE,
                 solution[part],
                 least[part],
             )

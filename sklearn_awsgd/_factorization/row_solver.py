@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import expit, xlogy
 
-from sklearn_awsgd._factorization.observed import JITTER, StoredEntries
+from sklearn_awsgd._factorization.observed import LEAST_RIDGE, StoredEntries
 from sklearn_awsgd._kernels import _losses
 from sklearn_awsgd._kernels._losses import LARGEST_Z
 from sklearn_awsgd._linear.blocks import Blocks
@@ -166,7 +166,7 @@ def add_ridge(grams, ridge):
     """Add a ridge to each matrix of a stack, in place."""
     diagonal = np.einsum("ikk->ik", grams)
     trace = diagonal.sum(axis=1)
-    ridge = ridge + JITTER * trace
+    ridge = ridge + LEAST_RIDGE * trace
     # A row without entries: its factors are zero.
     diagonal += np.where(ridge > 0, ridge, 1.0)[:, None]
 

@@ -6,10 +6,10 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn_awsgd._importance.bins import MAX_STRATA, Strata, score_bins
 
 # Rows that a surrogate is first learned from, and their growth until the next time.
-FIRST_ROWS = 1000
+FIRST_LEARNED = 1000
 GROWTH = 2.5
 # Rows it is learned from at most: more make it slower, and hardly better.
-MOST_ROWS = 10_000
+MOST_LEARNED = 10_000
 # Evaluated rows for each stratum that there is to be.
 ROWS_PER_STRATUM = 20
 # It is used if the variance is then less than this share of that of labels, as told by
@@ -39,7 +39,7 @@ class LearnedStrata:
         self._labels = labels.index
         self._n_labels = labels.n_strata
         self._random = np.random.default_rng(seed)
-        self.next_at = FIRST_ROWS
+        self.next_at = FIRST_LEARNED
 
     def n_strata(self, n_known):
         """Return how many strata there would be in each half, so many rows known."""
@@ -74,8 +74,8 @@ class LearnedStrata:
         variances = np.zeros(2)
         for h in (0, 1):
             rows = np.flatnonzero(seen & (half != h))
-            if len(rows) > MOST_ROWS:
-                rows = self._random.choice(rows, MOST_ROWS, replace=False)
+            if len(rows) > MOST_LEARNED:
+                rows = self._random.choice(rows, MOST_LEARNED, replace=False)
             to_score = np.flatnonzero(half == h)
             if not len(to_score) or known[to_score].all():
                 continue

@@ -24,7 +24,7 @@ cdef enum:
     # Draws between two moves, for each row and column.
     REST = 4
 
-UPDATES = {"moments": MOMENTS, "sgd": SGD}
+ENTRY_UPDATES = {"moments": MOMENTS, "sgd": SGD}
 
 
 cdef class LearnedEntryDraws(RandomSampler):
@@ -55,7 +55,7 @@ cdef class LearnedEntryDraws(RandomSampler):
         super().__init__(generator)
         cdef Py_ssize_t size = entries.n_rows + entries.n_columns
         self.entries = entries
-        self.update = UPDATES[setting.update]
+        self.update = ENTRY_UPDATES[setting.update]
         self.mixing = setting.mixing
         self.forgetting = setting.forgetting
         self.eta0 = setting.eta0

@@ -16,7 +16,7 @@ from sklearn_awsgd._kernels._episodes cimport (
 )
 
 WEIGHTS = {"episode": EPISODE, "per_decision": PER_DECISION, "suffix": SUFFIX}
-RATES = {
+LEARNING_RATES = {
     "constant": CONSTANT, "adagrad": ADAGRAD, "rmsprop": RMSPROP, "range": RANGE
 }
 
@@ -76,7 +76,7 @@ cdef class PolicyProblem(Problem):
         cdef Py_ssize_t s
         self.space = space
         self.weights = WEIGHTS[weights]
-        self.rate = RATES[rate]
+        self.rate = LEARNING_RATES[rate]
         self.eta0 = eta0
         self.discount = discount
         self.bonus = bonus

@@ -7,7 +7,7 @@ from libc.math cimport exp, fmax, fmin, log
 from sklearn_awsgd._kernels._episodes cimport CUT, Episode, Outcome, density
 from sklearn_awsgd._kernels._samplers cimport uniform
 
-UPDATES = {"moments": MOMENTS, "sgd": SGD}
+TRAJECTORY_UPDATES = {"moments": MOMENTS, "sgd": SGD}
 
 # Weight of the newest episode in the running mean of ||d||^2.
 NORM2_FORGETTING = 0.01
@@ -48,7 +48,7 @@ cdef class TrajectoryDraws(RandomSampler):
         super().__init__(generator)
         self.space = space
         self.simulator = simulator
-        self.update = UPDATES[update]
+        self.update = TRAJECTORY_UPDATES[update]
         self.mixing = settings["mixing"]
         self.optimism = settings["optimism"]
         self.floor = settings["floor"]

@@ -15,9 +15,9 @@ from sklearn_awsgd._linear.curvature import systematic_sample
 # Numbers in the rows of a block, and the least rows of one: enough that calls from
 # Python, some 20 microseconds each, do not show.
 NUMBERS_IN_BLOCK = 2**19
-FEWEST_ROWS = 8192
+FEWEST_IN_BLOCK = 8192
 # Blocks that a thread may be ahead of the sum: their results wait in memory.
-AHEAD = 2
+RESULTS_AHEAD = 2
 
 
 class Blocks:
@@ -77,7 +77,7 @@ class Blocks:
         waiting = deque()
         for arguments in calls:
             waiting.append(self._pool.submit(function, *arguments))
-            if len(waiting) > AHEAD * self.n_threads:
+            if len(waiting) > RESULTS_AHEAD * self.n_threads:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
@@ -96,7 +96,7 @@ class Blocks:
 def row_slices(n_samples, n_nonzero):
     """Return the slices of the rows that are visited together."""
     per_row = max(n_nonzero / max(n_samples, 1), 1.0)
-    n_rows = max(int(NUMBERS_IN_BLOCK / per_row), FEWEST_ROWS)
+    n_rows = max(int(NUMBERS_IN_BLOCK / per_row), FEWEST_IN_BLOCK)
     starts = range(0, max(n_samples, 1), n_rows)
     return [slice(start, min(start + n_rows, n_samples)) for start in starts]
 

@@ -14,7 +14,7 @@ from sklearn_awsgd._linear.objectives import penalized_bound
 # trials of a step along its minimiser.
 MOST_MODELS = 50
 MOST_SWEEPS = 200
-MOST_TRIALS = 8
+STEP_TRIALS = 8
 # Slopes of the next model that count as zero, relative to the largest of this one.
 PRECISION = 0.2
 # Share of the largest curvature that each row has at least, the first that is added
@@ -246,7 +246,7 @@ class ColumnModel:
             np.abs(w + change).sum() - np.abs(w).sum()
         )
         length = 1.0
-        for _ in range(MOST_TRIALS):
+        for _ in range(STEP_TRIALS):
             v, z = here.v + length * step, here.z + length * moves
             known = self._value(v, z)
             if known[0] <= here.value + SUFFICIENT * length * slope:

@@ -13,7 +13,7 @@ MOST_PARAMETERS = 3000
 # better than fewer, and 40 no better.
 N_PAIRS = 20
 # Rows handled together where arrays of their size are made.
-CHUNK = 4096
+ROWS_IN_CHUNK = 4096
 
 
 class InverseCurvature:
@@ -140,7 +140,7 @@ def solver_of(hessian):
     return solve
 
 
-def row_chunks(n_rows, size=CHUNK):
+def row_chunks(n_rows, size=ROWS_IN_CHUNK):
     """Return slices of so many rows each."""
     return [slice(start, start + size) for start in range(0, n_rows, size)]
 

@@ -18,7 +18,7 @@ from sklearn_awsgd._linear.blocks import Blocks
 from sklearn_awsgd._linear.curvature import systematic_sample
 
 # Numbers in the rows of a block: 8 MB at most, whatever the number of features.
-NUMBERS_IN_BLOCK = 2**20
+NUMBERS_READ = 2**20
 # Numbers in the rows that stay in memory, for samples of the curvature; and what share
 # of all rows a sample has at most that is taken from these instead.
 NUMBERS_KEPT, SHARE_IN_KEPT = 2**20, 1 / 16
@@ -246,7 +246,7 @@ class SourceBlocks(Blocks):
     def parts(self):
         """The slices of the rows of each block."""
         n_samples = self.shape[0]
-        step = max(NUMBERS_IN_BLOCK * n_samples // max(self.n_nonzero, n_samples), 1)
+        step = max(NUMBERS_READ * n_samples // max(self.n_nonzero, n_samples), 1)
         return [
             slice(start, min(start + step, n_samples))
             for start in range(0, n_samples, step)

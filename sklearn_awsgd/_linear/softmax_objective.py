@@ -27,7 +27,7 @@ MOST_PRODUCTS = 60
 # What they take as a rule, and how much faster the large products are that a
 # factorisation needs than those of a pass, which have as few columns as classes.
 USUAL_PRODUCTS = 20
-SPEED = 4
+PRODUCT_SPEED = 4
 # Least mean curvature of a class, relative to that of all, that it is scaled by.
 LEAST_CLASS = 0.05
 # Shares of the last dual point that are tried where there is an l1 penalty.
@@ -169,7 +169,7 @@ class SoftmaxObjective(Objective):
         if sample.p.dtype == np.float32:
             step_cost /= 2
         return InverseCurvature(
-            solve, flops / SPEED / per_pass, sharp=False, step_cost=step_cost
+            solve, flops / PRODUCT_SPEED / per_pass, sharp=False, step_cost=step_cost
         )
 
     def _hessian(self, sample, floor):

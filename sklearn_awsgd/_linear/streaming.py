@@ -18,7 +18,7 @@ from sklearn_awsgd._solver.records import Log
 from sklearn_awsgd.samplers.memory import StreamMemory
 
 # Squares of larger numbers would overflow when rows are put together.
-LARGEST_SIZE, LARGEST_TARGET = 1e100, 1e75
+LARGEST_SIZE, LARGEST_IN_STREAM = 1e100, 1e75
 
 
 def learn_chunk(estimator, data, targets, sample, both, started):
@@ -38,7 +38,7 @@ def learn_chunk(estimator, data, targets, sample, both, started):
     n_rows = len(data.norms2)
     if data.norms2.max() > LARGEST_SIZE or (
         targets[0].values.dtype == np.float64
-        and np.abs(targets[0].values).max() > LARGEST_TARGET
+        and np.abs(targets[0].values).max() > LARGEST_IN_STREAM
     ):
         raise ValueError(
             "Floating-point overflow: X or y has values whose products overflow; "

@@ -122,16 +122,18 @@ class MatrixPartition:
 def describe(partition, reading):
     """Return the EntryFacts of a partition."""
     data, mean_weight = partition.entries(reading)
+    n_rows, n_features = data.X.shape
     return EntryFacts(
-        partition.number,
-        *data.X.shape,
-        data.n_entries,
-        data.n_stored,
-        data.X.dtype,
-        sparse.issparse(data.X),
-        data.kind != "missing" and data.weights is None,
-        mean_weight * data.n_entries,
-        data.mean() if data.n_entries else 0.0,
+        number=partition.number,
+        n_rows=n_rows,
+        n_features=n_features,
+        n_entries=data.n_entries,
+        n_stored=data.n_stored,
+        dtype=data.X.dtype,
+        is_sparse=sparse.issparse(data.X),
+        is_full=data.kind != "missing" and data.weights is None,
+        mass=mean_weight * data.n_entries,
+        mean=data.mean() if data.n_entries else 0.0,
     )
 
 

@@ -30,7 +30,7 @@ from sklearn_awsgd._validation import unchanged_on_failure
 MOST_DRAWN = 10_000
 MOST_NUMBERS = 8_000_000
 # Settings that need all rows in one place, and the only value they may have here.
-UNSUPPORTED = {"learning_rate": "auto", "step": "proximal"}
+UNSUPPORTED_STEPS = {"learning_rate": "auto", "step": "proximal"}
 
 
 def factorize_partitions(estimator, run):
@@ -49,7 +49,7 @@ def factorize_partitions(estimator, run):
         The fitted estimator.
     """
     with unchanged_on_failure(estimator):
-        check_settings(estimator, UNSUPPORTED)
+        check_settings(estimator, UNSUPPORTED_STEPS)
         reading = Reading(estimator.missing_values, estimator.unstored, estimator.loss)
         facts = merge_facts(run(entries.describe, reading))
         set_n_features(estimator, facts)

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklearn_awsgd._base import EstimatorMixin
 from sklearn_awsgd._callbacks import NoTask, told_fit, with_callbacks
-from sklearn_awsgd._kernels._policy import RATES, WEIGHTS
+from sklearn_awsgd._kernels._policy import LEARNING_RATES, WEIGHTS
 from sklearn_awsgd._policy.tasks import FeatureTask, PolicySettings, make_task
 from sklearn_awsgd._policy.training import (
     LEAST_PIECES,
@@ -158,7 +158,7 @@ class AWSGDPolicyGradient(EstimatorMixin, BaseEstimator):
     _parameters = {
         "weights": Options(*WEIGHTS),
         "discount": Real(above=0, high=1),
-        "learning_rate": Options(*RATES),
+        "learning_rate": Options(*LEARNING_RATES),
         "eta0": Real(above=0),
         "bonus": Real(low=0, optional=True),
         "baseline": Boolean(),

@@ -13,7 +13,7 @@ from sklearn_awsgd._solver.runs import Diverged, run_batches
 LEAST_PIECES = 50
 MOST_PIECES = 500
 # Steps of a piece, where that leaves few enough: what Ctrl-C may have to wait for.
-LONGEST_PIECE = 2_000_000
+STEPS_IN_PIECE = 2_000_000
 
 
 @dataclass
@@ -74,7 +74,7 @@ class EpisodeLog:
 
 def piece_length(n_episodes, n_pieces, max_steps):
     """Return the episodes of a piece, to have at least a number of pieces."""
-    longest = max(1, LONGEST_PIECE // max_steps)
+    longest = max(1, STEPS_IN_PIECE // max_steps)
     piece = max(1, min(longest, n_episodes // n_pieces))
     return max(piece, -(-n_episodes // MOST_PIECES))
 

@@ -10,7 +10,7 @@ import numpy as np
 
 # Records that are kept of a stream, and those of sampling, which have an array each;
 # numbers in all these arrays; and how many of each problem are kept in any case.
-MOST_RECORDS, MOST_SAMPLING, MOST_NUMBERS, FEWEST_EACH = 2000, 500, 100_000, 20
+MOST_RECORDS, MOST_SAMPLING, SAMPLING_NUMBERS, FEWEST_EACH = 2000, 500, 100_000, 20
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ class Log:
         if len(self.records) > most:
             self.records = thinned(self.records, most)
         if self.sampling:
-            fitting = MOST_NUMBERS // max(len(self.sampling[-1].probabilities), 1)
+            fitting = SAMPLING_NUMBERS // max(len(self.sampling[-1].probabilities), 1)
             most = max(min(MOST_SAMPLING, fitting), FEWEST_EACH * n_problems)
             if len(self.sampling) > most:
                 self.sampling = thinned(self.sampling, most)

@@ -15,6 +15,7 @@ import numpy as np
 from sklearn_awsgd._kernels import _loop
 from sklearn_awsgd._solver.stopping import StopRule
 
+# Draws of a call of the loop: what Ctrl-C may have to wait for.
 LONGEST_PIECE = 1_000_000
 # The sampling distribution learns most of what it will know in the first pass, so that
 # pass is recorded in this many pieces; but a record takes as long as 200 draws do.

@@ -7,11 +7,11 @@ from sklearn_awsgd._validation import check_option
 from sklearn_awsgd.display.base import Display, check_problem
 
 # Records of a heat map: more could not be told apart.
-MOST_RECORDS = 400
+RECORDS_SHOWN = 400
 # Ticks of the levels of a heat map.
 MOST_TICKS = 8
 # Levels at either end whose probabilities never exceed this are left out.
-LEAST_SHARE = 1e-3
+LEAST_SHOWN = 1e-3
 
 
 class SamplingDisplay(Display):
@@ -156,7 +156,7 @@ class SamplingDisplay(Display):
         )
 
     def _plot_heat(self, kwargs):
-        keep = np.unique(np.linspace(0, len(self.draws) - 1, MOST_RECORDS).astype(int))
+        keep = np.unique(np.linspace(0, len(self.draws) - 1, RECORDS_SHOWN).astype(int))
         places = np.arange(len(self.names))
         self.mesh_ = self.ax_.pcolormesh(
             self.draws[keep],
@@ -204,7 +204,7 @@ def _learned_shares(estimator, by, problem):
     # Calls that begin with the same number of draws share a record.
     shares /= shares.sum(axis=1, keepdims=True)
     if by == "level":
-        (seen,) = np.nonzero(shares.max(axis=0) > LEAST_SHARE)
+        (seen,) = np.nonzero(shares.max(axis=0) > LEAST_SHOWN)
         seen = slice(seen[0], seen[-1] + 1)
         shares, names = shares[:, seen], names[seen]
     return by, draws, shares, names

@@ -5,7 +5,7 @@ import numpy as np
 from sklearn_awsgd.samplers.base import BaseSampler
 
 # Levels of curvature that are told apart, each half of the one above.
-N_LEVELS = 16
+LEVELS_SHOWN = 16
 
 
 class StreamMemory(BaseSampler):
@@ -26,7 +26,7 @@ class StreamMemory(BaseSampler):
 
     def prepare(self, space, n_problems, n_groups, strata):
         """Allocate the shares."""
-        self.probabilities_ = np.zeros((n_problems, n_groups * N_LEVELS))
+        self.probabilities_ = np.zeros((n_problems, n_groups * LEVELS_SHOWN))
         self.n_rows_ = np.zeros(n_problems, dtype=np.intp)
 
     def open(self, space, view, problem, generator):
@@ -46,13 +46,13 @@ class StreamMemory(BaseSampler):
             Curvatures of their losses, relative to the largest that the loss has.
         """
         levels = -np.ceil(np.log2(np.maximum(curvature, 1e-30)))
-        levels = np.clip(levels, 0, N_LEVELS - 1).astype(np.intp)
+        levels = np.clip(levels, 0, LEVELS_SHOWN - 1).astype(np.intp)
         n_strata = self.probabilities_.shape[1]
-        counts = np.bincount(groups * N_LEVELS + levels, minlength=n_strata)
+        counts = np.bincount(groups * LEVELS_SHOWN + levels, minlength=n_strata)
         self.n_rows_[problem] = len(groups)
         self.probabilities_[problem] = counts / max(len(groups), 1)
 
     def describe(self, strata, group_names):
         """Return the class and the level of strata: 0 the largest, -1 half of it."""
-        groups, levels = np.divmod(strata, N_LEVELS)
+        groups, levels = np.divmod(strata, LEVELS_SHOWN)
         return {"group": group_names(groups), "level": -levels}

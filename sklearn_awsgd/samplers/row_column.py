@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sklearn_awsgd._kernels._entry_samplers import UPDATES
+from sklearn_awsgd._kernels._entry_samplers import ENTRY_UPDATES
 from sklearn_awsgd._kernels._product_sampler import ProductDraws
 from sklearn_awsgd._kernels._two_way_sampler import TwoWayDraws
 from sklearn_awsgd._validation import Boolean, Options, Real
@@ -80,7 +80,7 @@ class RowColumnSampler(BaseSampler):
     _doc_page = "factorization"
     _space = "entries"
     _parameters = {
-        "update": Options(*UPDATES),
+        "update": Options(*ENTRY_UPDATES),
         "mixing": Real(low=0, below=1),
         "forgetting": Real(above=0, high=1),
         "eta0": Real(low=0),

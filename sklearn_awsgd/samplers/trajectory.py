@@ -2,7 +2,10 @@
 
 import numpy as np
 
-from sklearn_awsgd._kernels._trajectory_sampler import UPDATES, TrajectoryDraws
+from sklearn_awsgd._kernels._trajectory_sampler import (
+    TRAJECTORY_UPDATES,
+    TrajectoryDraws,
+)
 from sklearn_awsgd._validation import Boolean, Options, Real
 from sklearn_awsgd.samplers.base import BaseSampler
 
@@ -83,7 +86,7 @@ class TrajectorySampler(BaseSampler):
     _doc_page = "policy"
     _space = "episodes"
     _parameters = {
-        "update": Options(*UPDATES),
+        "update": Options(*TRAJECTORY_UPDATES),
         "mixing": Real(low=0, high=1),
         "optimism": Real(low=0),
         "floor": Real(above=0),

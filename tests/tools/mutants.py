@@ -284,8 +284,8 @@ MUTANTS = [
     ),
     Mutant(
         "row solver: no ridge",
-        "    ridge = ridge + JITTER * trace\n",
-        "    ridge = 0 * ridge + JITTER * trace\n",
+        "    ridge = ridge + LEAST_RIDGE * trace\n",
+        "    ridge = 0 * ridge + LEAST_RIDGE * trace\n",
         "test_factorization.py",
     ),
     Mutant(

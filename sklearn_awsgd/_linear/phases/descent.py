@@ -26,7 +26,7 @@ ROUNDING = 1e-24
 ROUNDING_ERROR = 2 * np.log(2)
 # Rows of the first curvature sample: as a share of all, and at least.
 SHARE_IN_SAMPLE = 1 / 16
-FEWEST_ROWS = 1500
+FEWEST_SAMPLED = 1500
 # Below this relative suboptimality the curvature has settled: if steps are slow there,
 # the sample is too small; above it, it is only old.
 NEAR = 0.02
@@ -219,7 +219,7 @@ def first_sample_size(objective, exact):
     n_rows = max(
         objective.rows_per_column * objective.n_columns,
         int(SHARE_IN_SAMPLE * objective.n_samples),
-        FEWEST_ROWS,
+        FEWEST_SAMPLED,
     )
     if objective.n_samples < 4 * objective.n_columns:
         return objective.n_samples

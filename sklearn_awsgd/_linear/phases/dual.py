@@ -33,7 +33,7 @@ SLOW_PASSES = 0.7
 SHARE_DRAWN_LEARNED = 1 / 2
 # Numbers in the rows that stay next to each other in shuffled passes: where the data do
 # not fit into the cache, single short rows would have to be waited for.
-NUMBERS_IN_BLOCK = 500
+NUMBERS_IN_RUN = 500
 # Most rows in a block, as a share of all: rows that always follow each other undo what
 # the ones before did to the intercept, which each moves by 1 / (HOLD n) of its error.
 BLOCK_SHARE = 3e-4
@@ -224,7 +224,7 @@ def take_dual_steps(task, plan, draws, budget, log):
 
 def _shuffled_blocks(task, draws, n_nonzero):
     """Return a sampler of shuffled passes, over blocks of rows."""
-    share = min(NUMBERS_IN_BLOCK / n_nonzero, BLOCK_SHARE)
+    share = min(NUMBERS_IN_RUN / n_nonzero, BLOCK_SHARE)
     return ShuffledPasses(
         task.generator,
         draws.space.rows.copy(),

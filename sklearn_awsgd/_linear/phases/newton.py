@@ -33,7 +33,7 @@ RENEWAL = 0.5
 # Least and most of a step that is left when it was too long.
 CUT = (0.1, 0.7)
 # Trials of a line search.
-MOST_TRIALS = 10
+LINE_TRIALS = 10
 # Passes after which the descent no longer insists that rounding decides.
 MOST_EXACT = 200
 
@@ -196,7 +196,7 @@ def search_line(evaluate, here, proposal, length, new):
     """
     slope = proposal.slope
     low, high = (0.0, slope), None
-    for _ in range(MOST_TRIALS):
+    for _ in range(LINE_TRIALS):
         new_slope = new.gradient @ proposal.step
         if abs(new_slope) <= -slope / 4:
             break

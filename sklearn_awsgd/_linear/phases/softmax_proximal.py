@@ -10,7 +10,7 @@ from sklearn_awsgd._kernels._models import SoftmaxModel
 from sklearn_awsgd._linear.phases.descent import CHEAP, ROUNDING, Direction, Proposal
 
 # Numbers in the rows that the curvature is taken from.
-MOST_NUMBERS = 20_000_000
+NUMBERS_IN_SAMPLE = 20_000_000
 # Sweeps of coordinate descent for one quadratic model of all classes.
 SOFTMAX_SWEEPS = 100
 # Precision of the first of these, and that from which on it tells the suboptimality.
@@ -37,7 +37,7 @@ class SoftmaxProximalDirection(Direction):
         super().__init__(objective, tol, rng)
         self.alpha_l1 = alpha_l1
         self.shape = (objective.n_classes, objective.n_columns)
-        self.sample = objective.sums.sample_columns(MOST_NUMBERS, rng)
+        self.sample = objective.sums.sample_columns(NUMBERS_IN_SAMPLE, rng)
         # As for `NewtonDirection`: where passes cost nothing, rounding decides.
         exact = objective.newton_flops() <= CHEAP
         self.goal = ROUNDING if exact else max(tol, 1e-14)

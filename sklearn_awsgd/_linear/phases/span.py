@@ -24,7 +24,7 @@ from sklearn_awsgd._linear.steps import complete_state, new_state
 CHEAP_SPAN = 60
 # Below MOST_PARAMETERS there is a full curvature of the features too: the span is for
 # so many features, and so many times as many as there are rows.
-FEWEST_FEATURES = 500
+FEWEST_FOR_SPAN = 500
 WIDE = 4
 # Hessians that a descent in the span is taken to need.
 N_HESSIANS = 4
@@ -43,7 +43,7 @@ def has_span(task):
 def span_cost(task):
     """Return the passes that the span of the rows costs; inf where it is of no use."""
     n_rows, n_features = task.n_samples, task.n_features
-    is_wide = WIDE * n_rows < n_features >= FEWEST_FEATURES
+    is_wide = WIDE * n_rows < n_features >= FEWEST_FOR_SPAN
     if not has_span(task) or not (is_wide or n_features >= MOST_PARAMETERS):
         return np.inf
     X = task.data.X

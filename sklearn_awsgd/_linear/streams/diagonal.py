@@ -25,17 +25,17 @@ VISITS, VISITS_OF_SMALL = 2.0, 16.0
 # Many columns of dense rows move together, which a diagonal does not know of: rows that
 # leave are given this much more curvature, and of the memory only a share is used: rows
 # at hand that are not solved to the end are noise. From so many columns on.
-DENSE_COUPLING, DENSE_SHARE, MANY_COLUMNS = 5.0, 0.05, 200
+DENSE_COUPLING, DENSE_SHARE, MANY_DENSE = 5.0, 0.05, 200
 # Passes over both memories when streams are merged.
 MERGING_PASSES = 10
 # Chunks of at most this many rows wait for others before rows leave.
-SMALL_CHUNK = 48
+WAITING_CHUNK = 48
 MOST_PENDING, FEWEST_PENDING, PENDING_SHARE = 500, 16, 0.25
 # Least curvature of a coordinate, relative to the mean square of all.
-LEAST_CURVATURE = 0.1
+COORDINATE_FLOOR = 0.1
 # The same of the intercept; and rows that stand for a class which has not come yet.
-INTERCEPT_PRIOR, EXPECTED = 1e-2, 0.5
-INTERCEPT_STEPS, LONGEST_STEP = 4, 2.0
+INTERCEPT_FLOOR, EXPECTED = 1e-2, 0.5
+INTERCEPT_STEPS, LONGEST_SHIFT = 4, 2.0
 
 
 class WideStream:
@@ -120,7 +120,7 @@ class WideStream:
         self.n += count
         inverse, threshold = self._prepare(problem, a)
         rows = self.buffer.rows()
-        visits = VISITS_OF_SMALL if n_new <= SMALL_CHUNK else VISITS
+        visits = VISITS_OF_SMALL if n_new <= WAITING_CHUNK else VISITS
         n_visits, n_rows = int(visits * n_new), self.buffer.n_rows
         order = np.arange(start, n_rows)
         while n_visits > 0:
@@ -129,7 +129,7 @@ class WideStream:
             n_visits -= len(again)
         self._steps(problem, rows, order, inverse, threshold)
         quota = min(max(FEWEST_PENDING, PENDING_SHARE * self.n), MOST_PENDING)
-        if n_new > SMALL_CHUNK or self.n_pending >= quota:
+        if n_new > WAITING_CHUNK or self.n_pending >= quota:
             n_since = self.n_pending
             self._let_leave(problem, self._settle_intercept(problem, rows), rows)
             if np.isfinite(self.window):
@@ -176,7 +176,7 @@ class WideStream:
             slope, extra = self._absent(problem)
             gradient = g.sum(axis=0) + slope + self.past_curvature * b - self.past_slope
             curvature = bound.sum(axis=0) + extra + self.past_curvature + 1e-9
-            step = np.clip(-gradient / curvature, -LONGEST_STEP, LONGEST_STEP)
+            step = np.clip(-gradient / curvature, -LONGEST_SHIFT, LONGEST_SHIFT)
             if np.abs(step).max() < 1e-3:
                 break
             self._set_intercept(b + step)
@@ -185,7 +185,7 @@ class WideStream:
 
     def _prepare(self, problem, a):
         """Return the inverse curvature of every coordinate, and set w to match."""
-        strength = max(problem.alpha_l2 * self.n, LEAST_CURVATURE * self.scale)
+        strength = max(problem.alpha_l2 * self.n, COORDINATE_FLOOR * self.scale)
         inverse = 1.0 / (self.diagonal + strength)
         threshold = problem.alpha_l1 * self.n
         intercept = self.w[-1].copy()
@@ -196,7 +196,7 @@ class WideStream:
             self.w *= inverse
         else:
             np.multiply(self.theta, inverse, out=self.w)
-        curvature = self.past_curvature + self.memory_curvature + INTERCEPT_PRIOR
+        curvature = self.past_curvature + self.memory_curvature + INTERCEPT_FLOOR
         inverse[-1] = 1 / (curvature + a.sum() * self._constant_curvature(problem))
         self._damping = inverse[-1]
         self._set_intercept(intercept)
@@ -234,7 +234,7 @@ class WideStream:
     @property
     def is_coupled(self):
         """Whether rows are dense and have many columns."""
-        many = self.buffer.n_columns > MANY_COLUMNS
+        many = self.buffer.n_columns > MANY_DENSE
         return many and isinstance(self.buffer, DenseRows)
 
     def rescale(self, factor):

@@ -9,7 +9,7 @@ from sklearn_awsgd._kernels import _losses, _stream
 
 # Width over which the kinks of a loss are rounded, relative to the spread of the
 # targets: the curvature of what is rounded estimates how dense the rows lie there.
-ROUNDING = 0.1
+KINK_WIDTH = 0.1
 # Width over which the curvature of a loss with lines and parabolas is averaged: rows on
 # a line have none, and would leave a past without any resistance.
 AVERAGING = 0.5
@@ -44,7 +44,7 @@ class StreamProblem:
     def of(cls, loss, spread=1.0, **options):
         """Return the problem of a loss, for targets with a spread."""
         if not np.isfinite(loss.smoothness):
-            return cls(loss.rounded(ROUNDING * spread), **options)
+            return cls(loss.rounded(KINK_WIDTH * spread), **options)
         smooth = isinstance(loss, (_losses.LogLoss, _losses.SquaredError))
         return cls(loss, averaging=0.0 if smooth else AVERAGING * spread, **options)
 

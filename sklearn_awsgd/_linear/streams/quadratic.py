@@ -34,10 +34,10 @@ FEW_ROWS = 1000
 # size would add, for columns that no row with any curvature has touched.
 JITTER, FLOOR = 1e-14, 1e-16
 # No step changes a score by more than this, relative to scores and targets.
-REACH = 10.0
+LONGEST_REACH = 10.0
 SHORTEST = 1e-12
 # What derivatives have beyond those of expansions, relative to them, if it is nothing.
-ROUNDING = 1e-13
+NEGLIGIBLE = 1e-13
 
 
 class Scale:
@@ -276,7 +276,7 @@ def settle(past, at_hand, problem, scale, sizes, n_old, shared=None, enough=ENOU
         enough *= 2 * total / max(at_hand.a.sum(), 1e-300)
     for _ in range(MOST_STEPS):
         longest, off = _stream.beyond_expansions(values[1], h, r, t, beyond)
-        if off < ROUNDING:
+        if off < NEGLIGIBLE:
             # As always before the first step, unless v has moved since the last ones.
             beyond[:], pull = 0.0, np.zeros_like(v)
         else:
@@ -301,7 +301,7 @@ def settle(past, at_hand, problem, scale, sizes, n_old, shared=None, enough=ENOU
         slope, square, furthest = _stream.expansions_along(h, r, t, t_step)
         linear = step @ smooth - slope
         square = 0.5 * (step @ tv_step + penalties @ (step * step)) - square
-        length = min(1.0, REACH * (1 + largest + longest) / (furthest + 1e-300))
+        length = min(1.0, LONGEST_REACH * (1 + largest + longest) / (furthest + 1e-300))
         while True:
             new_t = t + length * t_step
             new_total = at_hand.evaluate(problem, new_t, trial)

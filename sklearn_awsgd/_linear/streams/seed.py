@@ -16,7 +16,7 @@ from sklearn_awsgd._linear.streams.rows import make_rows
 FEWEST_ROWS, ROWS_PER_PARAMETER = 1000, 4
 # Of more rows, so many are looked at: a fit must not cost much more for a stream that
 # may never come.
-MOST_ROWS = 4_096
+MOST_LOOKED_AT = 4_096
 
 
 def seed_of(task):
@@ -52,10 +52,10 @@ def seed_of(task):
     X, y, norms2 = data.X, task.target.values, data.norms2
     # Making a generator takes longer than all the rest of a small task.
     rng = np.random.default_rng(0) if n > FEWEST_ROWS else None
-    if n > MOST_ROWS:
+    if n > MOST_LOOKED_AT:
         size = norms2 + 1
         size *= a
-        some, times = data.blocks.sample(size, MOST_ROWS, rng)
+        some, times = data.blocks.sample(size, MOST_LOOKED_AT, rng)
         X, y, norms2 = data.blocks.take(some), y[some], norms2[some]
         a = a[some] * times
     elif data.is_source:
