@@ -1,4 +1,7 @@
-"""What a run leaves of an estimator: attributes, warnings, or a run to go on with."""
+"""What a run leaves of an estimator: attributes, warnings, or a run to go on with.
+
+When to warn is a matter of judgement; no benchmark has chosen it.
+"""
 
 import warnings
 from dataclasses import dataclass

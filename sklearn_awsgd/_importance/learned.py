@@ -1,4 +1,7 @@
-"""A surrogate that is learned on the way."""
+"""A surrogate that is learned on the way.
+
+Constants were set while looking at ``benchmarks/bench_importance_peers.py``.
+"""
 
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor

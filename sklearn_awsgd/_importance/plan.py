@@ -1,4 +1,7 @@
-"""The plan of a run: from what a user gave to rounds."""
+"""The plan of a run: from what a user gave to rounds.
+
+The number of bins was set while looking at ``benchmarks/bench_importance.py``.
+"""
 
 import copy
 from functools import partial

@@ -1,4 +1,7 @@
-"""Rounds until an estimate is good enough."""
+"""Rounds until an estimate is good enough.
+
+Rounds and their growth were set while looking at ``benchmarks/bench_importance.py``.
+"""
 
 from dataclasses import dataclass, fields, replace
 from time import perf_counter

