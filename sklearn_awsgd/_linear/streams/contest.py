@@ -22,7 +22,7 @@ GIVEN, CONSTANT = 1.0, 0.0
 HANDICAP, OUT = 3.0, 10.0
 # Rows before which nobody is out, and rows for each coefficient after which the best
 # goes on alone.
-LEAST_ROWS, ROWS_PER_COEFFICIENT = 1000.0, 50.0
+ROWS_TO_DECIDE, ROWS_PER_COEFFICIENT = 1000.0, 50.0
 # A first chunk of at least so many rows is learned in two halves: the second is the
 # first evidence, unless either has rows of one class alone.
 FIRST_CHUNK = 20
@@ -101,7 +101,7 @@ class Contest:
             if rows := len(y[part]):
                 chunk = X[part], sizes[part], y[part], a[part], count * rows / n_rows
                 self._learn(problem, *chunk, balanced)
-        if self.n > max(LEAST_ROWS, ROWS_PER_COEFFICIENT * len(self.v)):
+        if self.n > max(ROWS_TO_DECIDE, ROWS_PER_COEFFICIENT * len(self.v)):
             self.close()
 
     def _learn(self, problem, X, sizes, y, a, count, balanced):
@@ -135,7 +135,7 @@ class Contest:
         # number of rows that there were.
         losses += self.n / total * self.losses
         self.losses = losses - losses.min()
-        if total >= LEAST_ROWS:
+        if total >= ROWS_TO_DECIDE:
             self._keep(np.flatnonzero(self.behind < OUT))
 
     def _admit(self, factor):
