@@ -119,7 +119,7 @@ def test_who_is_far_behind_is_out(rng, monkeypatch):
     for sign, left in ((1, [36.0, 216.0]), (-1, [1.0])):
         contest = feed(Contest(Scripted()), X, sign * np.sign(X[:, 0]), 10)
         assert len(contest.streams) == 4
-        monkeypatch.setattr(contest_module, "LEAST_ROWS", 70.0)
+        monkeypatch.setattr(contest_module, "ROWS_TO_DECIDE", 70.0)
         feed(contest, X[:10], sign * np.sign(X[:10, 0]), 10)
         assert contest.factors == left
         monkeypatch.undo()
