@@ -112,6 +112,22 @@ def test_squared_error_is_ridge_on_all_rows(memory_size, fit_intercept, layout, 
     assert stream.buffer.n_rows == 0
 
 
+@pytest.mark.parametrize("loss", ["squared_error", "log_loss"])
+def test_a_learner_that_follows_is_near_one_that_settles(loss, rng, monkeypatch):
+    """And the same for the squared error, where every expansion is exact."""
+    X, y = make_data(rng, 3000)
+    problem = StreamProblem.of(LOSSES[loss], alpha_l2=1e-3, memory_size=100)
+    found = []
+    for follows in (True, False):
+        monkeypatch.setattr(NarrowStream, "_follows", lambda *_, f=follows: f)
+        stream = feed(NarrowStream(X, windows=(np.inf, 500.0)), problem, X, y, 200)
+        found.append(stream.pasts[1].v)
+    atol = 1e-10 if loss == "squared_error" else 0.05 * np.abs(found[1]).max()
+    np.testing.assert_allclose(*found, atol=atol)
+    # It forgets, so that it is not where the first one is.
+    assert np.abs(stream.pasts[0].v - found[1]).max() > 0.01
+
+
 def test_quadratics_add(rng):
     X = rng.standard_normal((300, 4))
     y = X @ [1, 2, 0.3, -1] + 5 + rng.standard_normal(300)

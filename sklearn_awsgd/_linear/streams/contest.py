@@ -61,6 +61,8 @@ class Contest:
     @property
     def best(self):
         """The stream that predicts best."""
+        if len(self.streams) == 1:
+            return self.streams[0]
         return self.streams[int(self.behind.argmin())]
 
     @property

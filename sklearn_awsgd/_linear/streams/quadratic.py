@@ -188,13 +188,9 @@ class AtHand:
     def combine(self, c):
         """Return the sum of c_i x_i."""
         total = self.buffer.combine(c[: self.n_rows], self.start)
-        return total + self.combine_summaries(c)
-
-    def combine_summaries(self, c):
-        """Return the part of the summaries in that sum."""
-        if self.summaries is None:
-            return 0.0
-        return c[self.n_rows :] @ self.summaries
+        if self.summaries is not None:
+            total += c[self.n_rows :] @ self.summaries
+        return total
 
     def add_new_gram(self, weights, total, start):
         """Add the sum of weights_i x_i x_i^T over the rows from one on."""
@@ -333,15 +329,46 @@ def settle(past, at_hand, problem, scale, sizes, n_old, shared=None, enough=ENOU
     return values, before, scores, shared
 
 
+def follow(past, problem, scale, gram, slope, fit_intercept):
+    """Move a past to its minimum after rows that another past has expanded.
+
+    Parameters
+    ----------
+    past : Past
+        Changed.
+    problem : StreamProblem
+        Loss and penalties; not l1.
+    scale : Scale
+        Of the rows.
+    gram, slope : ndarrays of shape (p, p) and (p,)
+        What the expansions add to curvature and slope.
+    fit_intercept : bool
+        Whether the intercept is free.
+    """
+    past.curvature += gram
+    past.slope += slope
+    extra = past.penalties(problem, fit_intercept) + FLOOR * past.n * scale.squares
+    factor, _ = past.factorise(extra)
+    past.v = dpotrs(factor, past.slope, lower=1)[0]
+
+
 def expand(past, at_hand, values, t, which):
     """Take the curvatures of some rows at hand anew."""
     gain = values[2, which] - past.h[which]
     at_hand.add_gram(gain, past.curvature, which)
     change = np.zeros(len(t))
     change[which] = gain * t[which]
-    if which.min() < at_hand.n_rows:
-        past.slope += at_hand.combine(change)
-    else:
-        past.slope += at_hand.combine_summaries(change)
+    past.slope += at_hand.combine(change)
     past.h[which] += gain
     past.r[which] += change[which]
+
+
+def expand_summaries(past, at_hand, values):
+    """Take the curvatures of the summaries anew."""
+    x, n = at_hand.summaries, at_hand.n_rows
+    gain = values[2, n:] - past.h[n:]
+    change = gain * (x @ past.v)
+    past.curvature += (gain * x.T) @ x
+    past.slope += change @ x
+    past.h[n:] += gain
+    past.r[n:] += change
