@@ -293,8 +293,9 @@ def test_sums_are_those_of_all_rows(imbalanced, rng):
     whole = cut(X, y, weight, bounds=())
     (problem,), facts = make_problem(pieces, estimator)
     v = rng.standard_normal(6)
+    drawn, _ = whole[0].sums(problem, 0.0)
     some, all_ = (
-        linear.PartitionedSums(runner(partitions), problem, facts, 0.0)
+        sums.PartitionedSums(runner(partitions), problem, facts, 0.0, drawn)
         for partitions in (pieces, whole)
     )
     for a, b in zip(some.evaluate(v), all_.evaluate(v), strict=True):
@@ -302,6 +303,13 @@ def test_sums_are_those_of_all_rows(imbalanced, rng):
     for floor in (0.0, 0.5):
         a, b = (s.hessian(v, floor, 400, rng)[0] for s in (some, all_))
         np.testing.assert_allclose(np.triu(a), np.triu(b), rtol=1e-11)
+        # Brought along with an evaluation, as it was expected, or else asked for.
+        for n_rows, of_rows in ((400, 400), (100, 400)):
+            some.expect_hessian(floor, n_rows, rng)
+            gradients, _, here = some.evaluate(v)
+            np.testing.assert_allclose(gradients, all_.evaluate(v)[0], rtol=1e-12)
+            again = some.hessian(here, floor, of_rows, rng)[0]
+            np.testing.assert_allclose(np.triu(again), np.triu(b), rtol=1e-11)
         a, b = (s.hessian_diagonal(v, floor) for s in (some, all_))
         # The mean curvature that is added is that of a partition.
         np.testing.assert_allclose(a, b, rtol=0.1)
@@ -318,10 +326,10 @@ def test_sampled_hessians_are_unbiased_by_enumeration(imbalanced, rng):
     (problem,), _ = make_problem(cut(X, y), AWSGDClassifier())
     partition, v = Partition(X[:60], y[:60]), rng.standard_normal(6)
     arguments = (problem, 0.0, v, 0.0)
-    (mass,) = rows.sampling_mass(partition, *arguments)
     full, _ = rows.hessian(partition, *arguments, None, None, 0.0)
-    sums, _ = partition.sums(problem, 0.0)
-    size = sums.sizes(partition.curvatures(problem, 0.0, v), 0.0)
+    own, share = partition.sums(problem, 0.0)
+    size = own.sizes(partition.curvatures(problem, 0.0, v), 0.0)
+    mass = share * size.sum()
     # The other partitions have as much again: half of the 24 rows are drawn here.
     edges, mean = breakpoints(size, 12), 0.0
     for low, high in itertools.pairwise(edges):
@@ -336,10 +344,15 @@ def test_drawn_rows_are_unbiased_by_enumeration(three_classes):
     partitions = cut(X, y, bounds=(100,))
     problems, _ = make_problem(partitions, AWSGDClassifier(class_weight="balanced"))
     means = rows.add_up(rows.first_masses(p, problems) for p in partitions)
-    masses, bounds, norms = rows._first_norms(partitions[0], problems)
-    size = masses * (bounds / means[0] + (norms / means[1][:, None]).mean(axis=0))
-    total = size.sum() / 2
-    n_draws = int(np.ceil(40 * total))
+    task, share = partitions[0].task(problems[0])
+    masses = share * task.data.mass
+    norms = np.array([*rows._first_norms(partitions[0], problems)])
+    bounds = np.sqrt((partitions[0].X ** 2).sum(axis=1) + 1)
+    size = masses * (bounds / means[0] + (norms / means[1][:, None]).mean(axis=0)) / 2
+    np.testing.assert_allclose(
+        masses * rows.first_sizes(partitions[0], problems, means), size
+    )
+    n_draws = int(np.ceil(40 * size.sum()))
     place = {row.tobytes(): i for i, row in enumerate(partitions[0].X)}
     edges, mean = breakpoints(size, n_draws), np.zeros(100)
     for low, high in itertools.pairwise(edges):

@@ -62,6 +62,13 @@ class Objective(ABC):
         """Return v, or parameters of the same predictions that are preferred."""
         return v
 
+    def expect_curvature(self, n_rows, rng, floor):
+        """Be told that the curvature will be asked for at the next point.
+
+        Rows that are elsewhere may bring it along with the gradient. The parameters are
+        those of `inverse_curvature`.
+        """
+
     @abstractmethod
     def newton_flops(self):
         """Return the cost of the curvature of all rows."""
@@ -181,6 +188,10 @@ class LinearObjective(Objective):
 
     def newton_flops(self):
         return self.n_nonzero**2 / self.n_samples + self.n_columns**3 / 3
+
+    def expect_curvature(self, n_rows, rng, floor):
+        if self.n_columns <= MOST_PARAMETERS:
+            self.sums.expect_hessian(floor, n_rows, rng)
 
     def inverse_curvature(self, here, n_rows, rng, floor):
         if self.n_columns > MOST_PARAMETERS:

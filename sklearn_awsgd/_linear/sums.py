@@ -114,6 +114,9 @@ class LinearSums:
 
         return sum(self.blocks.map(lose))
 
+    def expect_hessian(self, floor, n_rows, rng):
+        """Be told that `hessian` will be asked for after the next evaluation."""
+
     def hessian(self, curvatures, floor, n_rows, rng):
         """Return the upper triangle of a sampled Hessian of E_P[f], and its flops.
 

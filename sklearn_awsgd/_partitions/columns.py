@@ -116,12 +116,16 @@ class PartitionedColumnModel:
     def _descend(self, start, which, n_numbers, bound):
         """Minimise by passes over these columns of all partitions."""
         task, l1 = self.task, self.task.penalty.l1
+        drawn = task.drawn()
+        X, norms2 = rows.take_columns(drawn.data.X, which)
+        drawn = replace(drawn, data=replace(drawn.data, X=X, norms2=norms2))
         objective = LinearObjective(
             sums.PartitionedSums(
                 task.run,
                 replace(task.problem, name=uuid4().hex, columns=which),
                 replace(task.facts, n_features=len(which), n_numbers=n_numbers),
                 self.width,
+                drawn.make_sums(self.width),
             ),
             task.penalty.l2,
             task.fit_intercept,

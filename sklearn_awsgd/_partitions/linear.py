@@ -349,7 +349,8 @@ class OnPartitions:
 
     def make_sums(self, width=0.0):
         """Return sums over the rows of all partitions."""
-        return PartitionedSums(self.run, self.problem, self.facts, width)
+        drawn = self.drawn().make_sums(width)
+        return PartitionedSums(self.run, self.problem, self.facts, width, drawn)
 
     def _mean_loss(self, V):
         return add_up(self.run(rows.mean_loss, self.problem, V.ravel()))[0]
@@ -370,7 +371,8 @@ class PartitionedSoftmaxTask(OnPartitions, SoftmaxTask):
 
     def make_sums(self):
         """Return sums over the rows of all partitions."""
-        return PartitionedSoftmaxSums(self.run, self.problem, self.facts)
+        drawn = self.drawn().make_sums()
+        return PartitionedSoftmaxSums(self.run, self.problem, self.facts, drawn)
 
 
 def make_task(run, problems, facts, target, **settings):

@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.utils import check_array, check_consistent_length
 
 from sklearn_awsgd._kernels.settings import Penalty
-from sklearn_awsgd._linear.curvature import systematic_sample
+from sklearn_awsgd._linear.curvature import expectation, systematic_sample
 from sklearn_awsgd._linear.data import Data
 from sklearn_awsgd._linear.steps import complete_state, make_rate, new_state
 from sklearn_awsgd._linear.targets import (
@@ -51,6 +51,11 @@ def as_rows(X):
         ensure_min_samples=0,
         input_name="X",
     )
+
+
+def take_columns(X, which):
+    """Return some columns, and the squared norms of what is left of the rows."""
+    return check_rows(as_rows(X[:, which]))
 
 
 def size_of(X):
@@ -233,7 +238,7 @@ class Partition:
         share, mass = self.share_and_mass(problem)
         X, norms2 = self.X, self.norms2
         if problem.columns is not None:
-            X, norms2 = check_rows(as_rows(X[:, problem.columns]))
+            X, norms2 = take_columns(X, problem.columns)
         data = Data(X, self.y, norms2, mass=mass)
         states = [new_state(X.shape[1]) for _ in problem.constants]
         for state, constant in zip(states, problem.constants, strict=True):
@@ -335,30 +340,26 @@ def mean_loss(partition, problem, v):
 
 
 @adds_up
-def sampling_mass(partition, problem, width, v, floor):
-    """Return the sum of what rows are drawn in proportion to."""
-    sums, share = partition.sums(problem, width)
-    curvatures = partition.curvatures(problem, width, v)
-    return (share * sums.sizes(curvatures, floor).sum(),)
-
-
-@adds_up
 def hessian(partition, problem, width, v, floor, n_rows, total, start):
     """Return a sampled Hessian and its flops.
 
-    All partitions together draw about `n_rows` rows, each by its part of `total`, the
-    `sampling_mass` of all; None is all rows.
+    All partitions together draw about `n_rows` rows, each by its part of `total`, about
+    the sum of all sizes; None is all rows.
     """
     sums, share = partition.sums(problem, width)
     curvatures = partition.curvatures(problem, width, v)
-    n_here = sums.n_samples
-    if n_rows is not None and total > 0:
-        part = share * sums.sizes(curvatures, floor).sum() / total
-        n_here = _part_of(n_rows, part, sums)
+    n_here = _part_of(n_rows, share, sums.sizes(curvatures, floor), total)
     matrix, flops = sums.hessian(
         curvatures, floor, n_here, Start(start, partition.number)
     )
     return share * matrix, flops
+
+
+@adds_up
+def evaluate_with_hessian(partition, problem, width, v, *sample):
+    """Return what `evaluate` does, and then what `hessian` does."""
+    sums = evaluate(partition, problem, width, v)
+    return *sums, *hessian(partition, problem, width, v, *sample)
 
 
 @adds_up
@@ -403,52 +404,40 @@ def class_sums(partition, problem):
     return (share * sums.class_sums,)
 
 
-@adds_up
-def softmax_mass(partition, problem, v):
-    """Return the sum of what rows of a CurvatureSample are drawn in proportion to."""
-    sums, share = partition.sums(problem, 0.0)
-    return (share * sums.sizes(partition.curvatures(problem, 0.0, v)).sum(),)
-
-
 def softmax_sample(partition, problem, v, n_rows, total, start):
     """Return rows, weights and probabilities of a CurvatureSample.
 
-    All partitions together draw about `n_rows` rows, each by its part of `total`, the
-    `softmax_mass` of all.
+    All partitions together draw about `n_rows` rows, each by its part of `total`, about
+    the sum of all sizes; None is all rows.
     """
     if partition.share(problem) == 0:
         return None
     sums, share = partition.sums(problem, 0.0)
     spreads = partition.curvatures(problem, 0.0, v)
-    n_here = _part_of(n_rows, share * sums.sizes(spreads).sum() / total, sums)
+    n_here = _part_of(n_rows, share, sums.sizes(spreads), total)
     sample = sums.sample(v, spreads, n_here, Start(start, partition.number))
     return sample.rows, share * sample.weights, sample.p
-
-
-@adds_up
-def norm_mass(partition, problem):
-    """Return the sum of what rows of a ColumnSample are drawn in proportion to."""
-    sums, share = partition.sums(problem, 0.0)
-    return (share * sums.norm_sizes().sum(),)
 
 
 def norm_sample(partition, problem, n_rows, total, start):
     """Return rows and weights of a ColumnSample.
 
-    All partitions together draw about `n_rows` rows, each by its part of `total`, the
-    `norm_mass` of all.
+    All partitions together draw about `n_rows` rows, each by its part of `total`, about
+    the sum of all sizes; None is all rows.
     """
     if partition.share(problem) == 0:
         return None
     sums, share = partition.sums(problem, 0.0)
-    n_here = _part_of(n_rows, share * sums.norm_sizes().sum() / total, sums)
+    n_here = _part_of(n_rows, share, sums.norm_sizes(), total)
     chosen, weights = sums.draw_by_norms(n_here, Start(start, partition.number))
     return partition.X[chosen], share * weights
 
 
-def _part_of(n_rows, part, sums):
-    """Return how many of the rows to draw in all a partition draws."""
-    return int(min(np.ceil(n_rows * part), sums.n_samples))
+def _part_of(n_rows, share, sizes, total):
+    """Return how many of the rows to draw in all a partition draws; None is all."""
+    if n_rows is None or not total > 0:
+        return len(sizes)
+    return int(np.ceil(min(n_rows * (share * sizes.sum() / total), len(sizes))))
 
 
 @adds_up
@@ -477,10 +466,12 @@ def first_masses(partition, problems):
 
     The norms are those at the constants; the bound is that of a loss whose slope is 1.
     """
-    if partition.share(problems[0]) == 0:
+    share, mass = _share_and_mass(partition, problems)
+    if share == 0:
         return None
-    masses, bounds, norms = _first_norms(partition, problems)
-    return masses @ bounds, norms @ masses
+    bound = share * expectation(_bounds(partition), mass)
+    norms = [expectation(norms, mass) for norms in _first_norms(partition, problems)]
+    return bound, share * np.array(norms)
 
 
 first_masses.adds_up = True
@@ -498,32 +489,52 @@ def draw_rows(partition, problems, means, n_rows, start):
     drawn : tuple or None
         Rows, targets, squared norms, and what each counts for an unbiased mean.
     """
-    if partition.share(problems[0]) == 0:
+    share, mass = _share_and_mass(partition, problems)
+    if share == 0:
         return None
-    masses, bounds, norms = _first_norms(partition, problems)
-    mean_bound, mean_norms = means
-    size, felt = bounds / mean_bound, mean_norms > 0
-    if felt.any():
-        size += (norms[felt] / mean_norms[felt, None]).mean(axis=0)
-        size /= 2
-    size *= masses
+    size = first_sizes(partition, problems, means)
+    size *= share / len(partition) if mass is None else share * mass
     n_here = int(np.ceil(n_rows * size.sum()))
     rows, times = systematic_sample(size, n_here, Start(start, partition.number))
     return (
         partition.X[rows],
         partition.y[rows],
         partition.norms2[rows],
-        times * masses[rows],
+        times * (share / len(partition) if mass is None else share * mass[rows]),
     )
 
 
+def first_sizes(partition, problems, means):
+    """Return what rows are drawn in proportion to, apart from P; its mean is one.
+
+    In place: a worker's arrays are memory that is new each time, which takes longer
+    than what is done with it.
+    """
+    mean_bound, mean_norms = means
+    size, n_felt = _bounds(partition), np.count_nonzero(mean_norms)
+    size /= 2 * mean_bound if n_felt else mean_bound
+    for norms, mean in zip(_first_norms(partition, problems), mean_norms, strict=True):
+        if mean > 0:
+            norms /= 2 * n_felt * mean
+            size += norms
+    return size
+
+
+def _share_and_mass(partition, problems):
+    """Return P of the partition, and P of its rows inside it, of all problems."""
+    share = partition.share(problems[0])
+    return share, partition.task(problems[0])[0].data.mass if share else None
+
+
+def _bounds(partition):
+    """Return the gradient norms of a loss whose slope is 1."""
+    bounds = partition.norms2 + 1
+    return np.sqrt(bounds, out=bounds)
+
+
 def _first_norms(partition, problems):
-    """Return P of the rows among all rows, and bounds and norms of their gradients."""
-    norms = []
+    """Yield the gradient norms at the constants, an array for each problem."""
     for problem in problems:
-        task, share = partition.task(problem)
-        norms.append(np.sqrt(task.make_problem().first_norms2()))
-    mass = task.data.mass
-    if mass is None:
-        mass = np.full(len(partition), 1 / len(partition))
-    return share * mass, np.sqrt(partition.norms2 + 1), np.array(norms)
+        task, _ = partition.task(problem)
+        norms = task.make_problem().first_norms2()
+        yield np.sqrt(norms, out=norms)

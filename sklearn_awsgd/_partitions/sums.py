@@ -25,28 +25,59 @@ class PartitionedSums:
     What :class:`~sklearn_awsgd._linear.sums.LinearSums` has, from small messages. The
     partitions remember the curvatures at the last v, or compute them again, so that v
     is all that is said of them.
+
+    Parameters
+    ----------
+    run : callable
+        As for `fit_partitions`.
+    problem, facts : Problem and Facts
+        What the partitions and the rows are.
+    width : float
+        Over which kinks are rounded.
+    drawn : LinearSums or SoftmaxSums
+        Of the rows that were drawn first. They tell about what mass the rows of a
+        sample are drawn from, which decides how many there are, and nothing else.
     """
 
-    def __init__(self, run, problem, facts, width):
-        self._run, self._arguments = run, (problem, width)
+    def __init__(self, run, problem, facts, width, drawn):
+        self._run, self._arguments, self._drawn = run, (problem, width), drawn
         self.n_samples, self.n_columns = facts.n_rows, facts.n_features + 1
         self.n_nonzero = facts.n_numbers
+        # How the next evaluation is to bring a Hessian along, and the one it brought.
+        self._expected = self._brought = None
 
     def _sum(self, function, *arguments):
         return add_up(self._run(function, *self._arguments, *arguments))
 
     def evaluate(self, v):
         """Return sums of one pass over the rows, and v."""
-        return *self._sum(rows.evaluate, v), v
+        expected, self._expected = self._expected, None
+        if expected is None:
+            return *self._sum(rows.evaluate, v), v
+        gradients, sums, *hessian = self._sum(
+            rows.evaluate_with_hessian, v, *self._sample_of(v, *expected)
+        )
+        self._brought = v, expected[:2], hessian
+        return gradients, sums, v
+
+    def expect_hessian(self, floor, n_rows, rng):
+        """Have the next evaluation bring the Hessian along, in the same messages."""
+        self._expected = floor, n_rows, rng.random()
 
     def hessian(self, v, floor, n_rows, rng):
         """Return the upper triangle of a sampled Hessian, and its flops."""
-        start, total = rng.random(), None
+        brought, self._brought = self._brought, None
+        if brought is not None and brought[0] is v and brought[1] == (floor, n_rows):
+            return brought[2]
+        sample = self._sample_of(v, floor, n_rows, rng.random())
+        return self._sum(rows.hessian, v, *sample)
+
+    def _sample_of(self, v, floor, n_rows, start):
+        """Return floor, rows to draw, their mass among all, and a random start."""
         if n_rows >= self.n_samples:
-            n_rows = None
-        else:
-            (total,) = self._sum(rows.sampling_mass, v, floor)
-        return self._sum(rows.hessian, v, floor, n_rows, total, start)
+            return floor, None, None, start
+        sizes = self._drawn.sizes(self._drawn.evaluate(v)[-1], floor)
+        return floor, n_rows, sizes.sum(), start
 
     def hessian_diagonal(self, v, floor):
         """Return the diagonal of the Hessian, with the mean curvature added."""
@@ -57,8 +88,8 @@ class PartitionedSums:
 class PartitionedSoftmaxSums(PartitionedSums):
     """What :class:`~sklearn_awsgd._linear.softmax_sums.SoftmaxSums` has, likewise."""
 
-    def __init__(self, run, problem, facts):
-        super().__init__(run, problem, facts, width=0.0)
+    def __init__(self, run, problem, facts, drawn):
+        super().__init__(run, problem, facts, 0.0, drawn)
         self.n_classes = len(problem.constants)
         self._problem, self._per_row = problem, facts.n_numbers / facts.n_rows
 
@@ -74,9 +105,8 @@ class PartitionedSoftmaxSums(PartitionedSums):
     def sample(self, v, spreads, n_rows, rng):
         """Return a CurvatureSample at v, of no more rows than may travel."""
         most = MOST_NUMBERS / (self._per_row + self.n_classes)
-        total = self._sum_of_classes(rows.softmax_mass, v)
-        # As many as there are, or more, are all of them.
-        n_rows = np.inf if n_rows >= self.n_samples <= most else min(n_rows, most)
+        total = self._drawn.sizes(self._drawn.evaluate(v)[-1]).sum()
+        n_rows = None if n_rows >= self.n_samples <= most else min(n_rows, most)
         drawn, weights, p = self._collect(
             rows.softmax_sample, v, n_rows, total, rng.random()
         )
@@ -87,8 +117,8 @@ class PartitionedSoftmaxSums(PartitionedSums):
         """Return a ColumnSample, of no more rows than may travel."""
         n_rows = min(n_numbers, MOST_NUMBERS) / max(self._per_row, 1.0)
         if n_rows >= self.n_samples:
-            n_rows = np.inf
-        total = self._sum_of_classes(rows.norm_mass)
+            n_rows = None
+        total = self._drawn.norm_sizes().sum()
         drawn, weights = self._collect(rows.norm_sample, n_rows, total, rng.random())
         return ColumnSample.of(drawn, weights, drawn)
 

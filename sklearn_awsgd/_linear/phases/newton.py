@@ -49,6 +49,7 @@ class NewtonDirection(Direction):
         self.goal = descent.ROUNDING if self.exact else tol
         self.n_rows = descent.first_sample_size(objective, self.exact)
         self.floor, self.n_refreshed = 0.0, 0
+        objective.expect_curvature(self.n_rows, rng, self.floor)
         # Half the Newton decrement: what is left, by the curvature at hand.
         self.left, self.slow = np.inf, False
         # The suboptimality over its estimate, as the last steps tell it.

@@ -42,6 +42,7 @@ class ProximalDirection(Direction):
         self.goal = descent.ROUNDING if self.exact else tol
         self.n_rows = descent.first_sample_size(objective, cheap)
         self.floor, self.left = 0.0, np.inf
+        objective.expect_curvature(self.n_rows, rng, self.floor)
         # Whether the last step has gained all that its slope said: it went along lines
         # of the losses, and the next may gain as much.
         self.on_lines = False
