@@ -375,7 +375,7 @@ def test_a_lost_client_raises(client, imbalanced, monkeypatch):
     call = on_cluster.ClusterRun.__call__
 
     def call_and_close(run, function, *arguments):
-        if function.__name__ == "evaluate":
+        if function.__name__ == "evaluate_with_hessian":
             run._client.close()
         return call(run, function, *arguments)
 
