@@ -12,6 +12,7 @@ from sklearn_awsgd import AWSGDClassifier
 from sklearn_awsgd._linear.blocks import Blocks
 from sklearn_awsgd._linear.curvature import InverseCurvature, systematic_sample
 from sklearn_awsgd._linear.objectives import best_constant
+from sklearn_awsgd._linear.phases.descent import Trail
 from sklearn_awsgd._linear.softmax_objective import SoftmaxObjective
 from sklearn_awsgd._linear.softmax_sums import SoftmaxSums
 from sklearn_awsgd._linear.sums import MANY_COLUMNS
@@ -228,6 +229,19 @@ def test_inverse_curvature_satisfies_its_pairs(rng):
         full = np.column_stack([inverse @ e for e in np.eye(8)])
         np.testing.assert_allclose(full, full.T, atol=1e-12)
         assert np.linalg.eigvalsh((full + full.T) / 2).min() > 0
+
+
+def test_what_is_left_of_a_geometric_series():
+    trail = Trail(None, None)
+    trail.reached = [3.0 + 2.0 * 0.7**k for k in range(10)]
+    for n_steps in (1, 2, 4):
+        assert trail.rest(n_steps) == pytest.approx(2.0 * 0.7**9)
+    # Too few steps, and gains that do not fall.
+    assert trail.rest(5) == np.inf
+    trail.reached = [3.0, 2.0, 1.0]
+    assert trail.rest(1) == np.inf
+    trail.reached = [1.0, 1.0, 1.0]
+    assert trail.rest(1) == np.inf
 
 
 def test_the_scale_of_a_diagonal_does_not_matter_once_there_is_a_pair(rng):

@@ -137,6 +137,10 @@ def test_conjugate_gradients_solve(floor, fit_intercept, layout, rng, monkeypatc
     blocks = hessian.reshape(4, 9, 4, 9)
     mean = np.mean([blocks[k, :, k] for k in range(4)], axis=0)
     if floor == 0:
+        # With the mean curvature of a row and a class added to that of each row.
+        A = np.column_stack([X, np.ones(len(X))])
+        p = softmax(X @ V[:, :-1].T + V[:, -1], axis=1)
+        mean += np.mean(p * (1 - p)) * A.T @ A / len(A)
         np.testing.assert_allclose(sample.mean_hessian(floor), mean, atol=1e-12)
     monkeypatch.setattr("sklearn_awsgd._linear.softmax_objective.LEFT_OVER", 1e-9)
     solve = ConjugateGradients(sample, 0.1, fit_intercept, floor)
@@ -184,6 +188,13 @@ def test_few_rows_for_each_column(tol, fit_intercept, rng, monkeypatch):
     value, best = value_of(clf, X, y, 1e-3), value_of(peer, X, y, 1e-3)
     assert value <= (1 + tol) * best
     assert value - clf.duality_gap_[0] <= best * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("n", "has_draws"), [(1000, False), (5000, True)])
+def test_draws_only_where_the_curvature_is_sampled(n, has_draws, rng):
+    X, y = make_data(rng, n=n, d=50, n_classes=9, scale=0.3)
+    clf = AWSGDClassifier("multinomial", tol=1e-2, random_state=0).fit(X, y)
+    assert ("sampling" in clf.history_["phase"]) == has_draws
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -161,7 +161,9 @@ def test_training_needs_no_estimator(kind, layout, rng):
     assert value <= lowest(task) * (1 + 1e-6)
     phases = [record.phase for record in log.records]
     n_sampling = phases.count("sampling")
-    assert 0 < n_sampling < len(phases)
+    # Small softmax regression has its full curvature, and no draws before it.
+    assert (n_sampling > 0) == (kind != "softmax")
+    assert n_sampling < len(phases)
     assert phases == ["sampling"] * n_sampling + ["exact"] * (len(phases) - n_sampling)
     assert log.records[-1].objective == pytest.approx(value, rel=1e-12)
 

@@ -29,12 +29,13 @@ class InverseCurvature:
         What each product with it costs, likewise.
     sharp : bool
         Whether it is good enough to tell the suboptimality from the gradient.
-    diagonal : bool, default=False
-        Whether it is a diagonal: then the last pair tells its scale, and it may be
-        replaced by that of another point without forgetting the pairs.
     rough : bool, default=False
         Whether it leaves out much more than a sample does, as a diagonal: then steps
-        are many, and small ones need not mean that the end is near.
+        are many, and small ones need not mean that the end is near. The last pair
+        tells its scale, and it may be replaced by that of another point without
+        forgetting the pairs.
+    diagonal : bool, default=False
+        Whether it is a diagonal, which is rough.
 
     Attributes
     ----------
@@ -43,7 +44,7 @@ class InverseCurvature:
         side.
     """
 
-    def __init__(self, solve, cost, sharp, diagonal=False, step_cost=0.0, rough=False):
+    def __init__(self, solve, cost, sharp, step_cost=0.0, rough=False, diagonal=False):
         self.margin = 2.0 if sharp else 4.0
         self._solve, self.cost, self.diagonal = solve, cost, diagonal
         self.step_cost, self.rough = step_cost, rough or diagonal
@@ -67,12 +68,12 @@ class InverseCurvature:
             self._rescale()
 
     def replace(self, other):
-        """Take over another diagonal."""
+        """Take over another rough curvature."""
         self._solve = other._solve
         self._rescale()
 
     def _rescale(self):
-        if self.diagonal and self._pairs:
+        if self.rough and self._pairs:
             _, change, inverse = self._pairs[-1]
             self._scale = 1 / (inverse * (change @ self._solve(change)))
 

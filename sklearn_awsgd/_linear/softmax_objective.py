@@ -15,11 +15,10 @@ from sklearn_awsgd._linear.objectives import Evaluation, Objective
 # curvature; beyond, conjugate gradients with products on the sampled rows, as long as
 # those of a step are no more than MOST_STEP_COST passes. Where there are few rows for
 # each column a sample saves too little: then the mean curvature of all classes, which
-# BFGS pairs improve at no cost. With 40 classes and 500 columns that took half the
-# time, but on digits, of 64 columns, 1.6 times: hence FEWEST_FOR_MEAN.
+# BFGS pairs improve at no cost. That took half the time on digits, and a fifteenth on
+# coco's photographs by their rarest label, of 79 classes and 1280 columns.
 MOST_SOFTMAX_PARAMETERS = 400
 MOST_STEP_COST = 8
-FEWEST_FOR_MEAN = 150
 # Conjugate gradients leave this much of the gradient, in the norm of what they are
 # preconditioned with, and take no more than so many products.
 LEFT_OVER = 0.2
@@ -28,8 +27,6 @@ MOST_PRODUCTS = 60
 # factorisation needs than those of a pass, which have as few columns as classes.
 USUAL_PRODUCTS = 20
 PRODUCT_SPEED = 4
-# Least mean curvature of a class, relative to that of all, that it is scaled by.
-LEAST_CLASS = 0.05
 # Shares of the last dual point that are tried where there is an l1 penalty.
 SHARES = np.linspace(0, 1, 9)
 
@@ -141,10 +138,18 @@ class SoftmaxObjective(Objective):
 
     def newton_flops(self):
         """Return the cost of the full curvature, infinite where it is not formed."""
-        n_parameters = self.n_classes * self.n_columns
-        if n_parameters > MOST_SOFTMAX_PARAMETERS:
+        if not self.is_small:
             return np.inf
-        return self.n_samples * n_parameters**2 / 2
+        return self.n_samples * (self.n_classes * self.n_columns) ** 2 / 2
+
+    @property
+    def is_small(self):
+        """Whether the full curvature of all classes is formed."""
+        return self.n_classes * self.n_columns <= MOST_SOFTMAX_PARAMETERS
+
+    def sample_saves(self, n_rows):
+        """Return whether products on a sample of so many rows are worth their cost."""
+        return USUAL_PRODUCTS * n_rows <= MOST_STEP_COST * self.n_samples
 
     def inverse_curvature(self, here, n_rows, rng, floor):
         if self.n_columns > MOST_PARAMETERS:
@@ -152,12 +157,10 @@ class SoftmaxObjective(Objective):
             for line in diagonal:
                 add_penalty(line, self.alpha, self.fit_intercept)
             return InverseCurvature.from_diagonal(diagonal.ravel())
-        small = self.n_classes * self.n_columns <= MOST_SOFTMAX_PARAMETERS
-        rough = not small and self.n_columns >= FEWEST_FOR_MEAN
-        rough = rough and USUAL_PRODUCTS * n_rows > MOST_STEP_COST * self.n_samples
+        rough = not self.is_small and not self.sample_saves(n_rows)
         n_rows = self.n_samples if rough else n_rows
         sample = self.sums.sample(here.v, here.curvatures, n_rows, rng)
-        if small:
+        if self.is_small:
             return InverseCurvature.from_hessian(self._hessian(sample, floor), cost=0.0)
         if rough:
             solve = MeanCurvature(sample, self.alpha, self.fit_intercept, floor)
@@ -188,9 +191,7 @@ class SoftmaxObjective(Objective):
 
 
 class MeanCurvature:
-    """Solves for the mean of the classes' Hessians, scaled to that of each class.
-
-    One factorisation serves all of them.
+    """Solves for the mean of the classes' Hessians: one factorisation serves all.
 
     Parameters
     ----------
@@ -207,15 +208,12 @@ class MeanCurvature:
         if not fit_intercept:
             mean[-1] = mean[:, -1] = 0
         add_penalty(np.einsum("ii->i", mean), alpha, fit_intercept)
-        self._solve = solver_of(mean)
-        curvatures = sample.class_curvatures()
-        curvatures /= max(curvatures.mean(), 1e-300)
-        self._scale = np.maximum(curvatures, LEAST_CLASS)
+        self._solve, self._n_columns = solver_of(mean), len(mean)
 
     def __call__(self, gradient):
         """Return the inverse applied to a gradient, of all classes in any shape."""
-        lines = gradient.reshape(len(self._scale), -1)
-        return (self._solve(lines.T) / self._scale).T.reshape(gradient.shape)
+        lines = gradient.reshape(-1, self._n_columns)
+        return self._solve(lines.T).T.reshape(gradient.shape)
 
 
 class ConjugateGradients:

@@ -59,13 +59,13 @@ class CurvatureSample:
         starts = range(0, max(n_rows, 1), size)
         return [(slice(start, start + size),) for start in starts]
 
-    def class_curvatures(self):
-        """Return the sum of w p (1 - p) of each class."""
-        return np.asarray(self.weights @ (self.p * (1 - self.p)), dtype=np.float64)
-
     def mean_hessian(self, floor):
-        """Return the mean of the Hessians of the single classes."""
+        """Return the mean of the classes' Hessians, with the mean curvature added.
+
+        The rows that matter change on the way, so the others count too.
+        """
         curvature = (1 - np.einsum("ij,ij->i", self.p, self.p)) / self.p.shape[1]
+        curvature += self.weights @ curvature / self.weights.sum()
         weights = self.weights * ((1 - floor) * curvature + floor / 2)
         if sparse.issparse(self.rows):
             weighted = sparse.diags_array(weights) @ self.rows

@@ -7,7 +7,11 @@ import numpy as np
 
 from sklearn_awsgd._linear.phases.dual import plan_dual_steps, take_dual_steps
 from sklearn_awsgd._linear.phases.kinks import descend_over_kinks
-from sklearn_awsgd._linear.phases.sampling import sample_first, sample_until_stopped
+from sklearn_awsgd._linear.phases.sampling import (
+    first_draws_pay,
+    sample_first,
+    sample_until_stopped,
+)
 from sklearn_awsgd._linear.phases.softmax_dual import (
     suits_dual_steps,
     take_softmax_steps,
@@ -86,7 +90,8 @@ def train_to_optimum(task, draws, budget, log):
         elif budget.max_passes > 1 and suits_dual_steps(task):
             outcome, report = take_softmax_steps(task, budget, log)
         elif span_cost(task) > CHEAP_SPAN and not needs_working_set(task):
-            outcome = sample_first(task, draws, budget, log)
+            if first_draws_pay(task):
+                outcome = sample_first(task, draws, budget, log)
     if report is None:
         left = budget.after(outcome.n_iter)
         if left.max_passes <= 0:

@@ -106,6 +106,18 @@ class Trail:
             len(reached) > n and reached[-1 - n] - reached[-1] <= rule.part * tolerance
         )
 
+    def rest(self, n_steps):
+        """Return what is left if the gains go on falling as they did.
+
+        It is the rest of the geometric series that begins with what the last steps
+        gained and as many before them; infinite where the gains do not fall.
+        """
+        if len(self.reached) <= 2 * n_steps:
+            return np.inf
+        first, middle, last = self.reached[-1 - 2 * n_steps :: n_steps]
+        before, gained = first - middle, middle - last
+        return gained**2 / (before - gained) if gained < before else np.inf
+
 
 class Direction(ABC):
     """Where a descent goes next, and when it is there.

@@ -21,15 +21,16 @@ MOST_REFRESHED = 3
 # and no less than LEAST_RATIO.
 N_RATIOS = 3
 LEAST_RATIO = 1.5
-# The same where the curvature is rough. Without it the descent stopped at up to 1.9 tol
-# with a diagonal, on the set `sparse` of bench_time_to_optimum.py at alpha 1e-7, and
-# with two steps at 1.4 tol where it began near the optimum, on the sparse set of
-# bench_dask.py; with the mean curvature of all classes, at 1.4 tol on mnist.
-STILL_IF_ROUGH = descent.Stillness(5, 1 / 6, 1 / 2)
-# A rough curvature is renewed when the objective has fallen to this part of it. With
-# the scaling by the last BFGS pair that took 60 passes instead of 78 on `sparse`
-# of bench_time_to_optimum.py at alpha 1e-6.
+# Where the curvature is rough, estimates go up and down, and what the last steps have
+# gained tells more: at least so many, and such a share of all, are compared with as
+# many before them. Chosen on digits and on coco's photographs by their rarest label.
+ROUGH_STEPS = 5
+ROUGH_SHARE = 1 / 6
+# A rough curvature is renewed when the objective has fallen to this part of it, but not
+# before so many passes. With the scaling by the last BFGS pair that took 60 passes
+# instead of 78 on `sparse` of bench_time_to_optimum.py at alpha 1e-6.
 RENEWAL = 0.5
+RENEWAL_STEPS = 8
 # Least and most of a step that is left when it was too long.
 CUT = (0.1, 0.7)
 # Trials of a line search.
@@ -94,21 +95,23 @@ class NewtonDirection(Direction):
         Between kinks steps are too uneven to be trusted alone, and what is known of
         wide data is too little.
         """
-        ratio = max(LEAST_RATIO, *self.ratios[-N_RATIOS:])
-        bound = self.inverse.margin * ratio * self.left if self.left > 0 else 0.0
-        tolerance = self.tol * scale
-        if not self.objective.sharp and not trail.stands_still(
-            tolerance, descent.STILL
-        ):
-            bound = np.inf
         if self.inverse.rough:
+            n = max(ROUGH_STEPS, int(ROUGH_SHARE * len(trail.reached)))
+            left = max(LEAST_RATIO * self.left, trail.rest(n))
             # With fewer rows than features, the penalty is all there is along most
             # directions, which a diagonal does not see: a certificate decides.
             few_rows = self.objective.n_samples < self.objective.n_columns
-            blind = self.inverse.diagonal and few_rows and np.isfinite(here.gap)
-            if blind or not trail.stands_still(tolerance, STILL_IF_ROUGH):
-                bound = np.inf
-        return min(bound, here.gap)
+            if self.inverse.diagonal and few_rows and np.isfinite(here.gap):
+                left = np.inf
+        elif self.left > 0:
+            left = max(LEAST_RATIO, *self.ratios[-N_RATIOS:]) * self.left
+        else:
+            left = 0.0
+        if not self.objective.sharp and not trail.stands_still(
+            self.tol * scale, descent.STILL
+        ):
+            left = np.inf
+        return min(self.inverse.margin * left, here.gap)
 
     def renew(self, here, trail):
         """Sample the curvature anew when steps are slow, and it has paid for itself."""
@@ -161,15 +164,15 @@ class NewtonDirection(Direction):
         if self.exact or self.floor > 0:
             self.floor = self.floor / 16 if self.floor > 1 / 16 else 0.0
             self._start_anew(new, trail)
-        elif self.inverse.rough and new.value < RENEWAL * self.value_sampled:
-            renewed = self.objective.inverse_curvature(new, self.n_rows, self.rng, 0)
-            if self.inverse.diagonal:
-                self.inverse.replace(renewed)
-            else:
-                # Its pairs would undo what is new. With them 102 classes took 287
-                # passes instead of 209.
-                self.inverse = renewed
-            self.value_sampled = new.value
+        elif (
+            self.inverse.rough
+            and new.value < RENEWAL * self.value_sampled
+            and trail.n_passes - self.n_sampled >= RENEWAL_STEPS
+        ):
+            self.inverse.replace(
+                self.objective.inverse_curvature(new, self.n_rows, self.rng, 0)
+            )
+            self.value_sampled, self.n_sampled = new.value, trail.n_passes
         return new
 
     def stiffen(self, here, trail):
