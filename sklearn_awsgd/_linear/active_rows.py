@@ -87,6 +87,7 @@ class SumsWithLines:
         self.n_nonzero = sums.n_nonzero
         # The lines have no curvature.
         self.hessian, self.hessian_diagonal = sums.hessian, sums.hessian_diagonal
+        self.expect_hessian = sums.expect_hessian
 
     def evaluate(self, v):
         """Return sums of one pass over the rows, as `LinearSums` does."""
