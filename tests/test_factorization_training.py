@@ -10,7 +10,11 @@ from sklearn_awsgd import AWSGDMatrixFactorization
 from sklearn_awsgd._factorization import observed as observed_entries
 from sklearn_awsgd._factorization.costs import solving_pays
 from sklearn_awsgd._factorization.entries import EntryData, check_entries
-from sklearn_awsgd._factorization.finish import AlternatingSolver, ObservedSolver
+from sklearn_awsgd._factorization.finish import (
+    AlternatingSolver,
+    ObservedSolver,
+    Scales,
+)
 from sklearn_awsgd._linear.blocks import Blocks
 from sklearn_awsgd.sources import IndexedRows
 
@@ -25,11 +29,11 @@ def noisy(shape=(60, 40), rank=4, seed=0):
 def direct_objective(X, solver):
     """The objective of a solver, entry by entry."""
     X = X.toarray() if sparse.issparse(X) else X
-    u, b = solver.rows[:, :-1], solver.gain * solver.rows[:, -1]
-    v, c = solver.columns[:, :-1], solver.gain * solver.columns[:, -1]
-    z = solver.baseline + b[:, None] + c + u @ v.T
+    u, b = solver.rows[:, :-1], solver.scales.gain * solver.rows[:, -1]
+    v, c = solver.columns[:, :-1], solver.scales.gain * solver.columns[:, -1]
+    z = solver.scales.baseline + b[:, None] + c + u @ v.T
     ridge = (solver.rows**2).sum(axis=1)[:, None] + (solver.columns**2).sum(axis=1)
-    return np.mean((X - z) ** 2 / 2 + solver.ridge / 2 * ridge)
+    return np.mean((X - z) ** 2 / 2 + solver.scales.ridge / 2 * ridge)
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
@@ -42,8 +46,8 @@ def test_alternating_solutions_are_the_minima_of_each_side(kind, gain, at_once):
     if not gain:
         rows[:, -1] = columns[:, -1] = 0
     blocks = Blocks(X, 2, [slice(0, 25), slice(25, 60)])
-    scales = 0.2 if gain else 0.0, gain, 0.03
-    solver = AlternatingSolver(blocks, rows, columns, *scales, at_once)
+    scales = Scales("squared_error", 1.0, 0.03, 0.2 if gain else 0.0, gain)
+    solver = AlternatingSolver(blocks, rows, columns, scales, at_once)
     assert solver.objective() == pytest.approx(direct_objective(X, solver))
     for solve, side in (
         (solver.solve_columns, solver.columns),
@@ -87,13 +91,13 @@ def test_solutions_of_observed_entries_are_the_minima(
     rows, columns = rng.normal(size=(60, 4)), rng.normal(size=(150, 4))
     if not gain:
         rows[:, -1] = columns[:, -1] = 0
-    scales = 0.2 if gain else 0.0, gain, 0.03
-    solver = ObservedSolver(data, rows, columns, *scales, n_threads=2)
+    scales = Scales("squared_error", 1.0, 0.03, 0.2 if gain else 0.0, gain)
+    solver = ObservedSolver(data, rows, columns, scales, n_threads=2)
 
     def direct():
         u, b = rows[:, :-1], gain * rows[:, -1]
         v, c = columns[:, :-1], gain * columns[:, -1]
-        error = (X - (solver.baseline + b[:, None] + c + u @ v.T)) ** 2
+        error = (X - (solver.scales.baseline + b[:, None] + c + u @ v.T)) ** 2
         ridge = (rows**2).sum(axis=1)[:, None] + (columns**2).sum(axis=1)
         return np.sum(weights * (error + 0.03 * ridge)) / 2 / weights.sum()
 
@@ -157,7 +161,8 @@ def test_objective_of_a_close_fit_is_precise(dtype):
     X = (U @ V.T + 1e-3 * rng.normal(size=(300, 200)) + 5).astype(dtype)
     rows = np.column_stack([U, np.zeros(300)])
     columns = np.column_stack([V, np.zeros(200)])
-    solver = AlternatingSolver(Blocks(X), rows, columns, 5, 1, 0.0)
+    scales = Scales("squared_error", 1.0, ridge=0.0, baseline=5, gain=1)
+    solver = AlternatingSolver(Blocks(X), rows, columns, scales)
     assert solver.objective() == pytest.approx(direct_objective(X, solver), rel=1e-4)
 
 

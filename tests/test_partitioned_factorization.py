@@ -8,8 +8,9 @@ from joblib import Parallel, delayed
 from scipy import sparse
 
 from sklearn_awsgd import AWSGDMatrixFactorization
-from sklearn_awsgd._factorization.columns import Scales, column_equations
+from sklearn_awsgd._factorization.columns import column_equations
 from sklearn_awsgd._factorization.entries import check_entries
+from sklearn_awsgd._factorization.finish import Scales
 from sklearn_awsgd._factorization.row_solver import evaluate_loss
 from sklearn_awsgd._partitions import factorization
 from sklearn_awsgd.partitions import MatrixPartition, factorize_partitions

@@ -13,7 +13,7 @@ from sklearn_awsgd._kernels._rows import Rows
 
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
 from sklearn_awsgd._kernels import _losses, _stream, _stream_dual
-from sklearn_awsgd._linear.streams import narrow as narrow_module
+from sklearn_awsgd._linear.streams import quadratic as quadratic_module
 from sklearn_awsgd._linear.streams.bank import Bank, Shift
 from sklearn_awsgd._linear.streams.calibration import Calibration, Temperature
 from sklearn_awsgd._linear.streams.diagonal import SoftmaxStream, WideStream
@@ -88,7 +88,7 @@ def minimise(problem, X, y, a=None):
 def test_a_memory_of_all_rows_is_the_refit(weighted, size, layout, rng, monkeypatch):
     X, y = make_data(rng)
     a = rng.uniform(0.5, 2, len(y)) if weighted else None
-    monkeypatch.setattr(narrow_module.NarrowStream._settle, "__defaults__", (1e-14,))
+    monkeypatch.setattr(quadratic_module, "ENOUGH", 1e-14)
     problem = StreamProblem.of(_losses.LogLoss(), alpha_l2=0.01, memory_size=10_000)
     stream = feed(NarrowStream(X), problem, layout(X), y, size, a)
     stream._settle(problem)
@@ -450,14 +450,15 @@ def test_softmax_steps_and_their_twin(layout, rng):
 
 
 @each_layout
-def test_leaving_keeps_the_coefficients(layout, rng):
+@pytest.mark.parametrize("n_models", [1, 3])
+def test_leaving_keeps_the_coefficients(n_models, layout, rng):
     X = np.column_stack([rng.standard_normal((10, 4)), np.ones(10)])
-    w, diagonal, theta = rng.standard_normal(5), rng.uniform(1, 2, 5), np.zeros(5)
-    theta[:] = w * diagonal
+    w, diagonal = rng.standard_normal((5, n_models)), rng.uniform(1, 2, 5)
+    theta = w * diagonal[:, None]
     h, leaving = rng.uniform(0, 1, 3), np.array([1, 4, 7])
     before = diagonal.copy()
     _stream_dual.leave(Rows(layout(X)), leaving, h, w, diagonal, theta)
-    np.testing.assert_allclose(theta / diagonal, w, rtol=1e-12)
+    np.testing.assert_allclose(theta / diagonal[:, None], w, rtol=1e-12)
     gain = np.append(h @ X[leaving, :-1] ** 2, 0)
     np.testing.assert_allclose(diagonal - before, gain, rtol=1e-12, atol=1e-15)
 

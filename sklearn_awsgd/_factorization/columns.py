@@ -26,28 +26,6 @@ from sklearn_awsgd._factorization.row_solver import (
 )
 
 
-@dataclass(frozen=True)
-class Scales:
-    """What the objective of a factorization depends on besides entries and factors."""
-
-    loss: str
-    epsilon: float
-    ridge: float
-    baseline: float
-    gain: float
-    # Whether all columns of all rows have the same equations: there are no holes and no
-    # weights, and the loss is squared.
-    is_common: bool
-
-    @property
-    def is_damped(self):
-        """Whether a whole Newton step may be too long.
-
-        The parabola of "huber" is nowhere below the loss.
-        """
-        return self.loss in ("log_loss", "poisson")
-
-
 @dataclass
 class ColumnEquations:
     """Sums over rows.
@@ -166,7 +144,7 @@ def column_equations(data, columns, scales, row_factors=None):
         From where rows are solved, with one step where that is not exact; changed in
         place. None solves them to the end, from zero.
     """
-    basis, offset = basis_of(columns, scales.baseline, scales.gain)
+    basis, offset = basis_of(columns, scales)
     size, newton = basis.shape[1], {}
     if row_factors is not None:
         newton = {"start": row_factors[:, :size], "max_steps": 1}
@@ -179,7 +157,7 @@ def column_equations(data, columns, scales, row_factors=None):
     squares = np.einsum("ik,ik->i", rows, rows)
     if scales.gain == 0:
         rows = np.column_stack([rows, np.zeros(len(rows))])
-    basis, offset = basis_of(rows, scales.baseline, scales.gain)
+    basis, offset = basis_of(rows, scales)
     longest = float(np.sqrt(np.einsum("ik,ik->i", basis, basis).max(initial=0.0)))
     sums = _common_sums if scales.is_common else _sums_of_cells
     return ColumnEquations(

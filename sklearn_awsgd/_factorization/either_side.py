@@ -49,7 +49,7 @@ class EitherSideSolver:
         self._scales, self._n_threads = scales, n_threads
 
     def _basis(self, factors):
-        return basis_of(factors, self._scales.baseline, self._scales.gain)
+        return basis_of(factors, self._scales)
 
     def _solve(self, data, side, other):
         basis, offset = self._basis(other)

@@ -7,8 +7,8 @@ import numpy as np
 from scipy.special import logit
 from sklearn.utils import check_random_state
 
-from sklearn_awsgd._factorization.columns import Scales
 from sklearn_awsgd._factorization.entries import check_entry_costs
+from sklearn_awsgd._factorization.finish import Scales
 from sklearn_awsgd._factorization.fitting import overflow_message, train, train_told
 from sklearn_awsgd._factorization.model import FactorizationModel
 from sklearn_awsgd._factorization.row_solver import LOSSES

@@ -6,6 +6,8 @@ of a pass of single draws, and reads every entry once. Where entries are missing
 row has its own (``observed.py``).
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy import sparse
 
@@ -16,12 +18,35 @@ from sklearn_awsgd._factorization.row_solver import CommonSystem
 SAMPLING_PASSES = 2
 
 
-def basis_of(factors, baseline, gain):
+@dataclass(frozen=True)
+class Scales:
+    """What the objective of a factorization depends on besides entries and factors."""
+
+    loss: str
+    epsilon: float
+    ridge: float
+    baseline: float  # the global bias
+    gain: float  # what biases are multiplied by; 0 for a model without them
+    # Whether all columns of all rows have the same equations: there are no holes and no
+    # weights, and the loss is squared.
+    is_common: bool = False
+
+    @property
+    def is_damped(self):
+        """Whether a whole Newton step may be too long.
+
+        The parabola of "huber" is nowhere below the loss.
+        """
+        return self.loss in ("log_loss", "poisson")
+
+
+def basis_of(factors, scales):
     """Return what the other side is multiplied by, and what is added.
 
-    The last of the factors is the bias, which is multiplied by `gain`.
+    The last of the factors is the bias, which is multiplied by the gain of the Scales.
     """
-    offset = baseline + gain * factors[:, -1]
+    gain = scales.gain
+    offset = scales.baseline + gain * factors[:, -1]
     constant = np.full((len(factors), int(gain > 0)), gain)
     return np.column_stack([factors[:, :-1], constant]), offset
 
@@ -35,33 +60,30 @@ class AlternatingSolver:
         The rows of the matrix.
     rows, columns : ndarray of shape (n, n_components + 1)
         Factors, with the bias last; changed in place.
-    baseline : float
-        The global bias.
-    gain : float
-        What biases are multiplied by; 0 for a model without them.
-    ridge : float
-        Strength of the ridge.
+    scales : Scales
+        Of the model.
     at_once : bool, default=False
         Whether a pass over the blocks that solves for the rows also sums up what
         solving for the columns will need: where reading costs more than the products.
     """
 
-    def __init__(self, blocks, rows, columns, baseline, gain, ridge, at_once=False):
+    def __init__(self, blocks, rows, columns, scales, at_once=False):
         self.blocks, self.at_once = blocks, at_once
-        self.rows, self.columns = rows, columns
-        self.baseline, self.gain, self.ridge = baseline, gain, ridge
+        self.rows, self.columns, self.scales = rows, columns, scales
         # X times what the columns multiply, while the columns stay as they are; what
         # solving for them needs of the rows; sums of the entries, which never change.
         self._product = self._of_rows = self._of_entries = None
 
     def _basis(self, factors):
-        return basis_of(factors, self.baseline, self.gain)
+        return basis_of(factors, self.scales)
 
     def solve_rows(self):
         """Solve for the rows, the columns held fixed."""
         basis, offset = self._basis(self.columns)
         size = basis.shape[1]
-        system = CommonSystem(basis.T @ basis, offset @ basis, len(basis), self.ridge)
+        system = CommonSystem(
+            basis.T @ basis, offset @ basis, len(basis), self.scales.ridge
+        )
         new = self._of_entries is None
 
         def solve(X, part):
@@ -93,7 +115,9 @@ class AlternatingSolver:
         if self._of_rows is None:
             self._of_rows = _add(self.blocks.map(self._sums_of_rows))
         product, gram, pull = self._of_rows
-        solution = CommonSystem(gram, pull, len(self.rows), self.ridge).solve(product)
+        solution = CommonSystem(gram, pull, len(self.rows), self.scales.ridge).solve(
+            product
+        )
         self.columns[:, : solution.shape[1]] = solution
         self._of_rows = self._product = None
 
@@ -119,7 +143,7 @@ class AlternatingSolver:
         error = max(total2 - 2 * fit + square, 0.0)
         n, m = self.blocks.shape
         ridge = np.sum(self.rows**2) / n + np.sum(self.columns**2) / m
-        return error / (2 * n * m) + self.ridge / 2 * ridge
+        return error / (2 * n * m) + self.scales.ridge / 2 * ridge
 
 
 class ObservedSolver:
@@ -131,28 +155,25 @@ class ObservedSolver:
         The entries, some of which are missing.
     rows, columns : ndarray of shape (n, n_components + 1)
         Factors, with the bias last; changed in place.
-    baseline : float
-        The global bias.
-    gain : float
-        What biases are multiplied by; 0 for a model without them.
-    ridge : float
-        Strength of the ridge.
+    scales : Scales
+        Of the model.
     n_threads : int, default=1
         Threads.
     """
 
-    def __init__(self, data, rows, columns, baseline, gain, ridge, n_threads=1):
+    def __init__(self, data, rows, columns, scales, n_threads=1):
         self._by_rows = StoredEntries.of(data)
         self._by_columns = self._by_rows.transposed(data.X.shape[1])
         self._column_masses = self._by_columns.masses()
-        self.rows, self.columns = rows, columns
-        self.baseline, self.gain, self.ridge = baseline, gain, ridge
+        self.rows, self.columns, self.scales = rows, columns, scales
         self._n_threads = n_threads
         self._least = None
 
     def _solve(self, entries, side, other):
-        basis, offset = basis_of(other, self.baseline, self.gain)
-        solution, least = entries.solve(basis, offset, self.ridge, self._n_threads)
+        basis, offset = basis_of(other, self.scales)
+        solution, least = entries.solve(
+            basis, offset, self.scales.ridge, self._n_threads
+        )
         side[:, : solution.shape[1]] = solution
         return least.sum()
 
@@ -166,7 +187,9 @@ class ObservedSolver:
 
     def objective(self):
         """Return mean loss and ridge, after the rows have been solved."""
-        ridge = self.ridge * (self._column_masses @ np.sum(self.columns**2, axis=1))
+        ridge = self.scales.ridge * (
+            self._column_masses @ np.sum(self.columns**2, axis=1)
+        )
         return (self._least + ridge) / (2 * self._column_masses.sum())
 
 

@@ -23,7 +23,7 @@ from sklearn_awsgd._factorization.row_solver import make_loss
 from sklearn_awsgd._factorization.training import padded, run_passes
 from sklearn_awsgd._kernels._factorization import FactorizationProblem
 from sklearn_awsgd._kernels.settings import Biases, EntryRate, StoredValues
-from sklearn_awsgd._solver.progress import Progress
+from sklearn_awsgd._solver.progress import Reporter
 from sklearn_awsgd._solver.records import Budget, Log
 from sklearn_awsgd._solver.runs import Diverged
 from sklearn_awsgd._solver.stopping import StopRule
@@ -76,7 +76,7 @@ def train(estimator, data, row_factors, max_iter, fit_task=None, finish=None):
     else:
         problem = make(data, rows | estimator._columns)
     log = Log(
-        progress=Progress(
+        progress=Reporter(
             "",
             estimator.verbose,
             target="least fall",
@@ -207,25 +207,16 @@ def make_problem(estimator, data, state, rate):
 
 def make_solver(estimator, data, row_factors, column_factors):
     """Return what solves for all rows and all columns in turn."""
-    scales = estimator.global_bias_, estimator._gain, estimator._ridge
+    scales, from_source = estimator._scales(), isinstance(data, SourceEntries)
     n_threads = effective_n_jobs(estimator.n_jobs)
-    from_source = isinstance(data, SourceEntries)
+    sides = row_factors, column_factors, scales
     if is_common(data, estimator.loss):
-        return AlternatingSolver(
-            data.row_blocks(n_threads),
-            row_factors,
-            column_factors,
-            *scales,
-            at_once=from_source,
-        )
+        return AlternatingSolver(data.row_blocks(n_threads), *sides, from_source)
     if from_source:
-        visit = partial(visit_blocks, data, row_factors)
-        return EquationSolver(visit, row_factors, column_factors, estimator._scales())
+        return EquationSolver(partial(visit_blocks, data, row_factors), *sides)
     if estimator.loss == "squared_error" and data.kind == "missing":
-        return ObservedSolver(data, row_factors, column_factors, *scales, n_threads)
-    return EitherSideSolver(
-        data, row_factors, column_factors, estimator._scales(), n_threads
-    )
+        return ObservedSolver(data, *sides, n_threads)
+    return EitherSideSolver(data, *sides, n_threads)
 
 
 def overflow_message(estimator):

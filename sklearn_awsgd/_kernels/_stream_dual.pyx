@@ -81,29 +81,6 @@ def dual_steps(
                     w[j] = theta[j] * inverse[j]
 
 
-def leave(
-    Rows rows, const Py_ssize_t[::1] leaving, const double[::1] h, const double[::1] w,
-    double[::1] diagonal, double[::1] theta,
-):
-    """Add the curvature of rows that leave to a diagonal, such that w stays.
-
-    ``diagonal`` gains h x^2 and theta the same times w; the last coordinate, the
-    intercept, is left out. `h` is that of the leaving rows.
-    """
-    cdef Py_ssize_t k, j, m, last = w.shape[0] - 1
-    cdef double gain
-    cdef Row row
-    with nogil:
-        for k in range(leaving.shape[0]):
-            get_row(rows, leaving[k], &row)
-            for m in range(row.size):
-                j = m if row.indices == NULL else row.indices[m]
-                if j < last:
-                    gain = h[k] * row.values[m] * row.values[m]
-                    diagonal[j] += gain
-                    theta[j] += gain * w[j]
-
-
 cdef void softmax_into(
     const double* scores, Py_ssize_t n_classes, double* p
 ) noexcept nogil:
@@ -204,11 +181,15 @@ def softmax_steps(
                         w[j, c] = theta[j, c] * inverse[j, c]
 
 
-def leave_softmax(
+def leave(
     Rows rows, const Py_ssize_t[::1] leaving, const double[::1] h,
     const double[:, ::1] w, double[::1] diagonal, double[:, ::1] theta,
 ):
-    """As `leave` for softmax regression, with one curvature for all classes."""
+    """Add the curvature of rows that leave to a diagonal, such that w stays.
+
+    ``diagonal`` gains h x^2 and theta, for each model, the same times w; the last
+    coordinate, the intercept, is left out. `h` is that of the leaving rows.
+    """
     cdef Py_ssize_t k, j, m, c, last = w.shape[0] - 1
     cdef double gain
     cdef Row row

@@ -18,7 +18,7 @@ class Rate(NamedTuple):
     `name` is a schedule of :class:`~sklearn_awsgd._kernels._steps.ScalarRate`, which
     uses `power_t`, `alpha` and `t0`, or a rule of
     :class:`~sklearn_awsgd._kernels._coordinate_rates.CoordinateRate`, which uses
-    `decay`.
+    `decay`, its memory.
     """
 
     name: str

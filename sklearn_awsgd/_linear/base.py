@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklearn_awsgd._base import EstimatorMixin
 from sklearn_awsgd._kernels import _losses
+from sklearn_awsgd._kernels.settings import Penalty
 from sklearn_awsgd._linear import data as _data
 from sklearn_awsgd._linear import steps as _steps
 from sklearn_awsgd._linear.fetching import SourceBlocks, SourceRows
@@ -291,8 +292,15 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
     def _make_loss(self):
         return self._losses[self.loss](self)
 
+    def _make_penalty(self, alpha):
+        """Return the Penalty of a strength."""
+        if self.penalty is None:
+            return Penalty()
+        l1_ratio = {"l1": 1.0, "elasticnet": self.l1_ratio, "l2": 0.0}[self.penalty]
+        return Penalty(alpha * l1_ratio, alpha - alpha * l1_ratio)
+
     def _check_params(self):
-        names = ("loss", "l1_ratio", *self._parameters)
+        names = ("loss", *self._parameters)
         values = [getattr(self, name) for name in names]
         before = vars(self).get("_checked", ())
         if len(before) == len(values) and all(map(operator.is_, values, before)):

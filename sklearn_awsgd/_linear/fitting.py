@@ -11,7 +11,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 
 from sklearn_awsgd._callbacks import told_fit, with_callbacks
-from sklearn_awsgd._kernels.settings import Penalty
 from sklearn_awsgd._linear.fetching import pilot_costs
 from sklearn_awsgd._linear.limits import (
     ignored_settings,
@@ -161,8 +160,6 @@ def train_problems(
 def make_tasks(estimator, data, targets, make_task):
     """Return the task of each target, on the states and streams of the estimator."""
     alpha = estimator.alpha / data.total
-    l1_ratio = {"l1": 1.0, "elasticnet": estimator.l1_ratio, "l2": 0.0, None: 0.0}
-    l1 = alpha * l1_ratio[estimator.penalty]
     rate = make_rate(estimator._rate, estimator._eta0, estimator.power_t, alpha)
     states = iter(estimator._states)
     return [
@@ -171,7 +168,7 @@ def make_tasks(estimator, data, targets, make_task):
             number=k,
             data=data,
             loss=estimator._make_loss(),
-            penalty=Penalty(l1, 0.0 if estimator.penalty is None else alpha - l1),
+            penalty=estimator._make_penalty(alpha),
             fit_intercept=estimator.fit_intercept,
             rate=rate,
             average_start=int(estimator.average),

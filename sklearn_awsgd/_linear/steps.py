@@ -15,8 +15,6 @@ SCALAR_RATES = {
     "invscaling": 0.01,
 }
 COORDINATE_RATES = {"adagrad": None, "rmsprop": 0.001, "adadelta": 1.0}
-# Memory of RMSProp and AdaDelta.
-DECAY = 0.99
 # Rows whose mean size is measured for the first step of AdaGrad.
 ROWS_MEASURED = 1000
 
@@ -28,7 +26,7 @@ def make_rate(name, eta0, power_t, alpha):
     typical weight, alpha^(-1/4).
     """
     t0 = alpha**-0.75 if alpha > 0 else 0.0
-    return Rate(name, eta0, power_t, alpha, t0, DECAY)
+    return Rate(name, eta0, power_t, alpha, t0)
 
 
 def new_state(n_features):

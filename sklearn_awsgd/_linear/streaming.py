@@ -75,13 +75,12 @@ def learn_chunk(estimator, data, targets, sample, both, started):
 
 
 def stream_problem(estimator, spread):
-    l1_ratio = {"l1": 1.0, "elasticnet": estimator.l1_ratio, "l2": 0.0, None: 0.0}
-    l1 = estimator.alpha * l1_ratio[estimator.penalty]
+    penalty = estimator._make_penalty(estimator.alpha)
     return StreamProblem.of(
         estimator._make_loss(),
         spread,
-        alpha_l1=l1,
-        alpha_l2=0.0 if estimator.penalty is None else estimator.alpha - l1,
+        alpha_l1=penalty.l1,
+        alpha_l2=penalty.l2,
         memory_size=estimator.memory_size,
     )
 

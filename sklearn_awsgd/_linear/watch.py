@@ -10,7 +10,7 @@ import numpy as np
 
 from sklearn_awsgd._callbacks import NoTask
 from sklearn_awsgd._linear.steps import coefficients
-from sklearn_awsgd._solver.progress import Progress
+from sklearn_awsgd._solver.progress import Reporter
 
 
 class Watch:
@@ -42,7 +42,7 @@ class Watch:
 
     @contextmanager
     def problem(self, task):
-        """Watch a problem; give its Progress and its own Budget to the body."""
+        """Watch a problem; give its Reporter and its own Budget to the body."""
         estimator, stopped = self.estimator, self._stopped[task.number]
         name, told = estimator._problem_name(task.number), self.fit_task
         several = len(self.tasks) > 1
@@ -51,7 +51,7 @@ class Watch:
         if self._over.is_set():
             stopped.set()
         yield (
-            Progress(
+            Reporter(
                 name,
                 estimator.verbose,
                 target=self.target,

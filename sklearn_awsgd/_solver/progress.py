@@ -6,7 +6,7 @@ from time import perf_counter
 import numpy as np
 
 
-class Progress:
+class Reporter:
     """Tells of the passes of one problem.
 
     Parameters

@@ -114,7 +114,7 @@ class Log:
         Number of the problem that is recorded.
     scale : float, default=1.0
         Factor that takes ``E_P[loss] + penalty`` to the objective users know.
-    progress : Progress, default=None
+    progress : Reporter, default=None
         Told of each pass, if there is one.
     pass_cost : float, default=nan
         What the rows of an exact pass cost; NaN where costs are not known.

@@ -308,7 +308,9 @@ class WideStream:
         return h
 
     def _leave(self, rows, leaving, h):
-        _stream_dual.leave(rows, leaving, h, self.w, self.diagonal, self.theta)
+        _stream_dual.leave(
+            rows, leaving, h, self.w[:, None], self.diagonal, self.theta[:, None]
+        )
 
     def _intercept_curvature(self, problem, leaving, h):
         """Return what leaving rows add to the curvature of the intercept.
@@ -391,9 +393,7 @@ class SoftmaxStream(WideStream):
         # Half of the trace, 1 - ||p||^2: between the mean and the largest of the
         # curvature's directions.
         shared = 0.5 * h.sum(axis=1)
-        _stream_dual.leave_softmax(
-            rows, leaving, shared, self.w, self.diagonal, self.theta
-        )
+        _stream_dual.leave(rows, leaving, shared, self.w, self.diagonal, self.theta)
 
     def _intercept_curvature(self, problem, leaving, h):
         return np.full(h.shape[1], 0.5 * h.sum())

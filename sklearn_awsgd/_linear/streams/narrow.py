@@ -6,7 +6,6 @@ from scipy.special import logit
 from sklearn_awsgd._kernels import _stream
 from sklearn_awsgd._linear.streams.bank import Bank, Shift
 from sklearn_awsgd._linear.streams.quadratic import (
-    ENOUGH,
     FEW_ROWS,
     AtHand,
     Past,
@@ -132,7 +131,7 @@ class NarrowStream:
             past.rescale(min(self.bank.windows[len(self.pasts)] / past.n, 1.0))
             self.pasts.append(past)
 
-    def merge(self, problem, other, enough=ENOUGH):
+    def merge(self, problem, other):
         """Take in what another stream has learned: quadratics and memories add."""
         for stream in (self, other):
             if stream.n_pending:
@@ -156,7 +155,7 @@ class NarrowStream:
             np.append(self.real, other.real),
             np.hstack([self.summary_expansion, other.summary_expansion]),
         )
-        self._settle(problem, enough)
+        self._settle(problem)
 
     @property
     def memory(self):
@@ -257,14 +256,12 @@ class NarrowStream:
             np.empty((2, 0)),
         )
 
-    def _settle(self, problem, enough=ENOUGH, *, balanced=True):
+    def _settle(self, problem, *, balanced=True):
         """Learn all rows at hand exactly, and let rows leave."""
         self._expect(problem)
         if self.scale is None or self.pasts[0].n < FEW_ROWS:
             self.scale = Scale(self.buffer)
-        at_hand, values, sizes, before, shared = self._settle_first(
-            problem, enough, balanced
-        )
+        at_hand, values, sizes, before, shared = self._settle_first(problem, balanced)
         losses = [before]
         if len(self.pasts) > 1:
             # What the new rows have added, expanded where the first learner is now.
@@ -281,7 +278,7 @@ class NarrowStream:
             past.h, past.r = np.zeros((2, len(y)))
             rows = AtHand(self.buffer, self.n_memory, y, a)
             _, before, _, _ = settle(
-                past, rows, problem, self.scale, self.sizes[new], 0, shared, enough
+                past, rows, problem, self.scale, self.sizes[new], 0, shared
             )
             losses.append(before)
         self._let_leave(problem, at_hand, values, sizes)
@@ -294,7 +291,7 @@ class NarrowStream:
         self.n_settled += 1
         return losses
 
-    def _settle_first(self, problem, enough, balanced):
+    def _settle_first(self, problem, balanced):
         """Settle the learner with the memory.
 
         Returns
@@ -319,7 +316,7 @@ class NarrowStream:
             sizes = np.append(sizes, squares)
         at_hand = AtHand(self.buffer, 0, y, a, summaries, offset)
         values, before, scores, shared = settle(
-            past, at_hand, problem, self.scale, sizes, m, enough=enough
+            past, at_hand, problem, self.scale, sizes, m
         )
         if past.settled is not None and len(self.bank.windows) > 1:
             before, scores = self._loss_of(problem, past.settled)

@@ -212,7 +212,7 @@ class AtHand:
         return problem.evaluate(self.y, t, self.a, result)
 
 
-def settle(past, at_hand, problem, scale, sizes, n_old, shared=None, enough=ENOUGH):
+def settle(past, at_hand, problem, scale, sizes, n_old, shared=None):
     """Move a past to the minimum of its objective, and expand its rows there.
 
     Parameters
@@ -232,8 +232,6 @@ def settle(past, at_hand, problem, scale, sizes, n_old, shared=None, enough=ENOU
     shared : tuple of ndarrays, default=None
         Curvatures of the new rows, and the sum of h x x^T over them, as another past
         has found them.
-    enough : float, default=ENOUGH
-        Promised decrease of the objective to stop at.
 
     Returns
     -------
@@ -265,6 +263,7 @@ def settle(past, at_hand, problem, scale, sizes, n_old, shared=None, enough=ENOU
     extra = penalties + FLOOR * past.n * scale.squares
     largest = np.abs(at_hand.y).max(initial=0)
     damping = scale if past.n < FEW_ROWS else None
+    enough = ENOUGH
     if problem.is_quadratic:
         enough = 1e-18 * (1 + total)
     elif not problem.is_log_loss:
