@@ -2,9 +2,12 @@
 
 import ast
 import re
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from sklearn.datasets import make_classification
 
 import sklearn_awsgd
 from sklearn_awsgd import (
@@ -164,3 +167,68 @@ def test_a_constant_has_one_value():
             values.setdefault(name, {})[name_of(path)] = value
     assert len(values) > 200
     assert not {n: where for n, where in values.items() if len({*where.values()}) > 1}
+
+
+def calls_of(function):
+    """Return what a call of the package calls, "module.function", in this order."""
+    found = []
+
+    def look(frame, event, argument):
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(str(PACKAGE)):
+            found.append(f"{Path(code.co_filename).stem}.{code.co_name}")
+
+    before = sys.getprofile()
+    sys.setprofile(look)
+    try:
+        function()
+    finally:
+        sys.setprofile(before)
+    return list(dict.fromkeys(found))
+
+
+def fit_linear():
+    X, y = make_classification(2000, random_state=0)
+    AWSGDClassifier(random_state=0).fit(X, y)
+
+
+def fit_factorization():
+    X = np.add.outer(np.arange(20.0), np.arange(10.0))
+    AWSGDMatrixFactorization(2, random_state=0).fit(X)
+
+
+def fit_importance():
+    mean = MinVarianceImportanceEstimator(
+        loss=lambda x: x[:, 0], max_evaluations=200, rtol=None, random_state=0
+    )
+    mean.fit(np.random.default_rng(0).normal(size=(1000, 2)))
+
+
+GUIDE = PACKAGE.parent / "doc" / "developer.rst"
+
+
+@pytest.mark.skipif(not GUIDE.exists(), reason="the guide is not in this folder")
+@pytest.mark.parametrize(
+    ("title", "fit", "n_least"),
+    [
+        ("Of the linear estimators", fit_linear, 10),
+        ("Of the factorization", fit_factorization, 6),
+        ("Of the importance estimator, which has no model", fit_importance, 4),
+    ],
+)
+def test_the_way_of_fit_is_as_the_guide_tells(title, fit, n_least):
+    block = GUIDE.read_text().partition(f"{title}::\n\n")[2].partition("\n\n")[0]
+    told = re.findall(r"^ +(\w+\.\w+)", block, re.MULTILINE)
+    kinds = ast.FunctionDef, ast.ClassDef
+    defined = {
+        f"{path.stem}.{node.name}"
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, kinds)
+    }
+    stems = {path.stem for path in TREES}
+    assert {name for name in told if name.partition(".")[0] in stems} <= defined
+    calls = calls_of(fit)
+    taken = [name for name in told if name in calls]
+    assert len(taken) >= n_least
+    assert sorted(taken, key=calls.index) == taken
