@@ -122,18 +122,19 @@ class LinearObjective(Objective):
     def __call__(self, v):
         """Return the Evaluation at v, from one pass over the rows."""
         gradients, sums, curvatures = self.sums.evaluate(v)
-        value = sums[:, 0].sum() + self.alpha / 2 * v[:-1] @ v[:-1]
-        gap = np.inf
+        # Numbers of Python: with arrays this took longer than a pass over few rows.
+        sums, w = sums.tolist(), v[:-1]
+        value, gap = sums[0][0] + sums[1][0] + self.alpha / 2 * w @ w, np.inf
         self._least = min(self._least, value)
         if self.alpha > 0 or self.alpha_l1 > 0:
-            if np.abs(sums).sum() <= MOST_CANCELLED * self._least:
+            if sum(map(abs, sums[0] + sums[1])) <= MOST_CANCELLED * self._least:
                 self.mix_dual(*self._dual_point(gradients, sums))
             if self._dual is not None:
                 gap = value - self._lower_bound()
         if self.alpha_l1 > 0:
-            gap += self.alpha_l1 * np.abs(v[:-1]).sum()
-        gradient = gradients.sum(axis=0)
-        gradient[:-1] += self.alpha * v[:-1]
+            gap += self.alpha_l1 * np.abs(w).sum()
+        gradient = gradients[0] + gradients[1]
+        gradient[:-1] += self.alpha * w
         if not self.fit_intercept:
             gradient[-1] = 0
         return Evaluation(v, value, gradient, gap, curvatures)
@@ -146,12 +147,14 @@ class LinearObjective(Objective):
         infimum is zero, and ``f*(c) = c z - f`` at c = f'(z), its dual objective is at
         least ``sum s (f - c z) - ||sum s c x||^2 / (2 alpha)``.
         """
-        scale = np.ones(2)
+        scale, values = [1.0, 1.0], [loss - slope for loss, slope in sums]
         if self.fit_intercept:
-            below, above = -gradients[0, -1], gradients[1, -1]
-            larger = int(above > below)
-            scale[larger] = min(below, above) / max(below, above, 1e-300)
-        return scale @ (sums[:, 0] - sums[:, 1]), scale @ gradients[:, :-1]
+            below, above = -float(gradients[0, -1]), float(gradients[1, -1])
+            scale[above > below] = min(below, above) / max(below, above, 1e-300)
+        return (
+            scale[0] * values[0] + scale[1] * values[1],
+            scale[0] * gradients[0, :-1] + scale[1] * gradients[1, :-1],
+        )
 
     def mix_dual(self, value, mean):
         """Take in a dual point: mix it with the best so far such that the bound rises.
@@ -173,7 +176,7 @@ class LinearObjective(Objective):
         old_value, old_mean = self._dual
         change = mean - old_mean
         slope = self.alpha * (value - old_value) - old_mean @ change
-        share = np.clip(slope / max(change @ change, 1e-300), 0, 1)
+        share = min(max(slope / max(change @ change, 1e-300), 0.0), 1.0)
         self._dual = (
             old_value + share * (value - old_value),
             old_mean + share * change,

@@ -106,14 +106,16 @@ class SoftmaxObjective(Objective):
             return
         old_value, old_mean = self._dual
         change = mean - old_mean
-        shares = SHARES
         if self.alpha_l1 == 0:
             slope = self.alpha * (value - old_value) - np.vdot(old_mean, change)
-            shares = [np.clip(slope / max(np.vdot(change, change), 1e-300), 0, 1)]
-        mixtures = [
+            share = slope / max(np.vdot(change, change), 1e-300)
+            shares = [min(max(share, 0.0), 1.0)]
+        else:
+            shares = SHARES
+        mixtures = (
             (old_value + share * (value - old_value), old_mean + share * change)
             for share in shares
-        ]
+        )
         self._dual = max(mixtures, key=lambda pair: self._bound(*pair))
 
     def _bound(self, value, mean):
@@ -123,8 +125,9 @@ class SoftmaxObjective(Objective):
         mixed with e_i, whose entropy is zero.
         """
         if self.alpha > 0:
-            beyond = np.maximum(np.abs(mean) - self.alpha_l1, 0)
-            return value - np.vdot(beyond, beyond) / (2 * self.alpha)
+            if self.alpha_l1 > 0:
+                mean = np.maximum(np.abs(mean) - self.alpha_l1, 0)
+            return value - np.vdot(mean, mean) / (2 * self.alpha)
         return value * min(1.0, self.alpha_l1 / max(np.abs(mean).max(), 1e-300))
 
     def canonical(self, v):

@@ -235,7 +235,10 @@ class SoftmaxSums:
             Draws the sample.
         """
         mass = 1 / self.n_samples if self.mass is None else self.mass
-        chosen, times = systematic_sample(self.sizes(spreads), n_rows, rng)
+        if n_rows >= self.n_samples:
+            chosen, times = np.arange(self.n_samples), 1.0
+        else:
+            chosen, times = systematic_sample(self.sizes(spreads), n_rows, rng)
         X, p = self.probabilities(v, chosen)
         weights = times * np.broadcast_to(mass, self.n_samples)[chosen]
         dtype = self._sample_dtype

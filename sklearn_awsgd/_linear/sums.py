@@ -131,9 +131,12 @@ class LinearSums:
         rng : numpy.random.Generator
             Draws the sample.
         """
-        size = self.sizes(curvatures, floor)
-        chosen, times = self.blocks.sample(size, n_rows, rng)
-        del size
+        if n_rows >= self.n_samples:
+            chosen, times = np.arange(self.n_samples), 1.0
+        else:
+            size = self.sizes(curvatures, floor)
+            chosen, times = self.blocks.sample(size, n_rows, rng)
+            del size
         weights = times * (
             self._floored(curvatures[chosen], floor) * self.masses(chosen)
         )

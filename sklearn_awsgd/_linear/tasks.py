@@ -107,7 +107,7 @@ class Task(ABC):
 
     def set_parameters(self, v, n_draws=0):
         """Set v, which took so many more draws of each model."""
-        for state, part in zip(self.states, np.split(v, self.n_models), strict=True):
+        for state, part in zip(self.states, v.reshape(self.n_models, -1), strict=True):
             state["coef"][:] = part[:-1]
             state["intercept"][0] = part[-1]
             state["clock"] += n_draws
