@@ -11,19 +11,23 @@ The constants of the package were chosen while looking at the sets of
 SKLEARN_AWSGD_DATA, so that the figures of "losses" and "others" are no test of them.
 Those of "unseen" are: streams that are generated here, and data that scikit-learn has.
 
+    python benchmarks/bench_streams.py
     python benchmarks/bench_streams.py --quick
     python benchmarks/bench_streams.py --only losses cost growth
-    python benchmarks/bench_streams.py --rows 10000 --one
+    python benchmarks/bench_streams.py --rows 20000 --all-columns
     python benchmarks/bench_streams.py --only soak
 """
 
 import argparse
+import copy
 import json
+import multiprocessing
 import os
 import pickle
 import resource
 import time
 import warnings
+from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 from _common import RESULTS, save, show
@@ -50,6 +54,8 @@ SETTINGS = [
     )
 ]
 LEAST = 1e-7
+# Generated streams that are learned in small chunks, too.
+IN_SMALL_CHUNKS = "logistic", "rare class, heavy tails", "sparse, 3000 columns"
 
 
 # Data.
@@ -448,8 +454,9 @@ def unseen(n_rows):
     """Streams that no constant was chosen on."""
     rng, rows = np.random.default_rng(1), []
     for name, X, y, size in unseen_sets(n_rows, rng):
-        rows.append(compare(name, X, y, size))
-        show(f"Unseen: {name}", [rows[-1]])
+        for chunk in (size, 100, 1) if name in IN_SMALL_CHUNKS else (size,):
+            rows.append(compare(name, X, y, chunk))
+            show(f"Unseen: {name}, chunks of {chunk}", [rows[-1]])
     X, y = load_digits(return_X_y=True)
     order = rng.permutation(len(y))
     others = [compare_softmax("digits", X[order] / 16, y[order], 100, 100)]
@@ -462,6 +469,58 @@ def unseen(n_rows):
     scores = X @ rng.standard_normal((15, 5)) + rng.gumbel(size=(n_rows, 5))
     others.append(compare_softmax("softmax", X, scores.argmax(axis=1), 500, 500))
     return {"binary": rows, "others": others}
+
+
+def sorted_sets(n, rng):
+    """Yield name, loss, X and labels of sets, of which two thirds are a stream."""
+    X = rng.standard_normal((n, 8))
+    scores = X @ np.linspace(1, -1, 8) - 1 + rng.logistic(size=n)
+    yield "logistic", "log_loss", X, (scores > 0).astype(int)
+    X = rng.standard_normal((n, 600))
+    scores = 2 * X[:, :4].sum(axis=1) + rng.logistic(size=n)
+    yield "600 columns", "log_loss", X, (scores > 0).astype(int)
+    X = rng.standard_normal((n, 10))
+    scores = X @ rng.standard_normal((10, 4)) + rng.gumbel(size=(n, 4))
+    yield "softmax", "multinomial", X, scores.argmax(axis=1)
+    X, y = load_digits(return_X_y=True)
+    order = rng.permutation(len(y))
+    yield "digits", "multinomial", X[order] / 16, y[order]
+
+
+def loss_after(model, stream, others, size):
+    """Return the log-loss of other rows after a stream was learned."""
+    learner = Plain(model, np.unique(stream[1]))
+    run(learner, *stream, size, log_loss)
+    return float(log_loss(learner.predict(others[0]), others[1]).mean())
+
+
+def by_class(n_rows):
+    """Streams that come sorted by class: the log-loss of other rows afterwards."""
+    rng, rows = np.random.default_rng(2), []
+    sgd = {"loss": "log_loss", "random_state": 0}
+    for name, loss, X, y in sorted_sets(n_rows, rng):
+        n = 2 * len(y) // 3
+        order, others = np.argsort(y[:n], kind="stable"), (X[n:], y[n:])
+        fitted = AWSGDClassifier(loss, random_state=0).fit(X[:n], y[:n])
+        logs = np.log(np.clip(fitted.predict_proba(X[n:]), LEAST, 1))
+        shares = np.log(np.bincount(y[:n]) / n)
+        for size in (50, 500):
+            given = (X[order], y[order]), others, size
+            tuned = [SGDClassifier(**sgd, **setting) for setting in SETTINGS]
+            row = {
+                "stream": name,
+                "rows": n,
+                "chunk": size,
+                "ours": loss_after(AWSGDClassifier(loss, random_state=0), *given),
+                "sgd": loss_after(SGDClassifier(**sgd), *given),
+                "averaged": loss_after(SGDClassifier(**sgd, average=True), *given),
+                "tuned": min(loss_after(model, *given) for model in tuned),
+                "shares": float(-shares[y[n:]].mean()),
+                "fit": float(log_loss(logs, y[n:]).mean()),
+            }
+            rows.append(row)
+    show("Sorted by class: log-loss of other rows", rows)
+    return rows
 
 
 def least_seconds(model, X, y, size, n_calls, repeats=5):
@@ -509,26 +568,38 @@ def peak_memory():
 
 
 def growth(quick):
-    """Cost of a call, resident memory and pickle after many calls."""
+    """Cost of a call, memory and pickle after many calls, in a process of their own."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        rows = pool.submit(grow, quick).result()
+    show("Growth over calls, chunks of 10", rows)
+    return rows
+
+
+def grow(quick):
+    """Return the rows of `growth`."""
     rng, rows = np.random.default_rng(0), []
     X = rng.standard_normal((20_000, 30))
     y = (X[:, 0] + rng.logistic(size=len(X)) > 1).astype(int)
-    model, n_calls = AWSGDClassifier(random_state=0), 0
-    for goal in (100, 10_000) if quick else (100, 10_000, 100_000):
+    model, n_calls, first = AWSGDClassifier(random_state=0), 0, None
+    for goal in (100, 10_000) if quick else (100, 1000, 10_000, 100_000):
         while n_calls < goal:
             part = slice((10 * n_calls) % 20_000, (10 * n_calls) % 20_000 + 10)
             model.partial_fit(X[part], y[part], classes=[0, 1] if not n_calls else None)
             n_calls += 1
+        size, state = len(pickle.dumps(model)), len(pickle.dumps(model._stream))
+        first = first or peak_memory()
         rows.append(
             {
                 "calls": n_calls,
-                "ms a call": 1e3 * least_seconds(model, X, y, 10, 500),
-                "peak MB": peak_memory(),
-                "pickle kB": len(pickle.dumps(model)) / 1024,
+                "peak MB above the first": peak_memory() - first,
+                "pickle kB": size / 1024,
+                "without histories kB": state / 1024,
                 "records": len(model.history_["draws"]),
+                # Of copies, so that all rows are after as many calls as they say.
+                "ms a call": 1e3 * least_seconds(copy.copy(model), X, y, 10, 500),
             }
         )
-    show("Growth over calls, chunks of 10", rows)
     return rows
 
 
@@ -549,8 +620,7 @@ def soak(n_rows=100_000_000):
                 {
                     "rows": start + 1000,
                     "CPU s": time.process_time() - began,
-                    "peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-                    / 1024,
+                    "peak MB": peak_memory(),
                     "error of w": float(np.abs(model.coef_[0] - w).max()),
                 }
             )
@@ -563,22 +633,25 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", default=os.environ.get("SKLEARN_AWSGD_DATA"))
     parser.add_argument("--quick", action="store_true", help="fewer rows, not saved")
-    parser.add_argument("--rows", type=int, default=20_000, help="of a stream")
-    parser.add_argument("--one", action="store_true", help="one column of wide sets")
+    parser.add_argument("--rows", type=int, default=6000, help="of a stream")
     parser.add_argument(
-        "--only", nargs="*", help="losses, others, unseen, cost, growth, soak"
+        "--all-columns", action="store_true", help="three columns of wide sets, not one"
+    )
+    parser.add_argument(
+        "--only", nargs="*", help="losses, others, unseen, by_class, cost, growth, soak"
     )
     parser.add_argument("--sets", nargs="*", default=(), help="of the losses")
     parser.add_argument("--chunks", nargs="*", type=int, default=(1, 100, 1000))
     options = parser.parse_args()
-    n_rows = 6000 if options.quick else options.rows
-    one = options.one or options.quick
+    n_rows = 3000 if options.quick else options.rows
+    one = not options.all_columns
     parts = {
         "losses": lambda: losses(
             options.data, n_rows, one, options.sets, options.chunks
         ),
         "others": lambda: others(options.data, n_rows),
         "unseen": lambda: unseen(min(n_rows, 10_000)),
+        "by_class": lambda: by_class(n_rows),
         "cost": lambda: cost(options.quick),
         "growth": lambda: growth(options.quick),
         "soak": soak,

@@ -8,6 +8,7 @@ import pytest
 from scipy import optimize, sparse
 from scipy.special import expit, log_softmax, softmax
 from sklearn.base import clone
+from sklearn.datasets import load_digits
 from sklearn.linear_model import Ridge
 from sklearn_awsgd._kernels._rows import Rows
 
@@ -823,6 +824,22 @@ def test_sorted_by_class(kind, last, rng, seed):
     for clf in models:
         scores = clf.decision_function(X[n:])
         assert np.logaddexp(0, -y[n:] * scores).mean() < enough
+
+
+def test_softmax_of_columns_that_move_together(rng, seed):
+    """Steps of single rows need enough of them to come near a fit."""
+    X, y = load_digits(return_X_y=True)
+    order = rng.permutation(len(y))
+    X, y = X[order] / 16, y[order]
+    clf = AWSGDClassifier("multinomial", random_state=seed)
+    for rows, labels in chunks(X[:1200], y[:1200], 100):
+        clf.partial_fit(rows, labels, classes=range(10))
+    fitted = AWSGDClassifier("multinomial", random_state=seed).fit(X[:1200], y[:1200])
+    losses = [
+        -np.log(model.predict_proba(X[1200:])[np.arange(597), y[1200:]]).mean()
+        for model in (clf, fitted)
+    ]
+    assert losses[0] < 1.3 * losses[1]
 
 
 @pytest.mark.parametrize("loss", ["log_loss", "multinomial"])

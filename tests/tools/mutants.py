@@ -382,6 +382,30 @@ MUTANTS = [
         "second = deviation.T @ deviation / (n - 1)",
         "test_stationary_samplers.py test_importance_intervals.py test_importance.py",
     ),
+    Mutant(
+        "streams: a class that has stopped coming is not missed",
+        "            if since * seen > MISSED * total:\n",
+        "            if since > MISSED * total:\n",
+        "test_streams.py",
+    ),
+    Mutant(
+        "streams: evidence for a penalty is never discounted",
+        "        losses += self.n / total * self.losses\n",
+        "        losses += self.losses\n",
+        "test_stream_contest.py",
+    ),
+    Mutant(
+        "streams: stronger penalties grow with the rows",
+        "max(factor * share, GIVEN)",
+        "factor",
+        "test_stream_contest.py",
+    ),
+    Mutant(
+        "streams: who follows forgets the slope of new rows",
+        "    past.curvature += gram\n    past.slope += slope\n",
+        "    past.curvature += gram\n",
+        "test_streams.py",
+    ),
 ]
 
 
