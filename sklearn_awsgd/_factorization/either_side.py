@@ -48,11 +48,8 @@ class EitherSideSolver:
         self.rows, self.columns = rows, columns
         self._scales, self._n_threads = scales, n_threads
 
-    def _basis(self, factors):
-        return basis_of(factors, self._scales)
-
     def _solve(self, data, side, other):
-        basis, offset = self._basis(other)
+        basis, offset = basis_of(other, self._scales)
         size = basis.shape[1]
         side[:, :size] = solve_rows(
             data,
@@ -84,7 +81,7 @@ class EitherSideSolver:
     def _loss(self):
         """Return the sum of the losses."""
         data, scales = self._by_rows, self._scales
-        basis, offset = self._basis(self.columns)
+        basis, offset = basis_of(self.columns, scales)
         rows = self.rows[:, : basis.shape[1]]
         background = 0.0
         if data.kind == "zeros" and scales.loss == "squared_error":

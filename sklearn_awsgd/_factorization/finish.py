@@ -74,12 +74,9 @@ class AlternatingSolver:
         # solving for them needs of the rows; sums of the entries, which never change.
         self._product = self._of_rows = self._of_entries = None
 
-    def _basis(self, factors):
-        return basis_of(factors, self.scales)
-
     def solve_rows(self):
         """Solve for the rows, the columns held fixed."""
-        basis, offset = self._basis(self.columns)
+        basis, offset = basis_of(self.columns, self.scales)
         size = basis.shape[1]
         system = CommonSystem(
             basis.T @ basis, offset @ basis, len(basis), self.scales.ridge
@@ -100,7 +97,7 @@ class AlternatingSolver:
 
     def _sums_of_rows(self, X, part):
         """Return what solving for the columns needs of some rows."""
-        basis, offset = self._basis(self.rows[part])
+        basis, offset = basis_of(self.rows[part], self.scales)
         return X.T @ basis, basis.T @ basis, offset @ basis
 
     def _sums_of_entries(self, X):
@@ -126,7 +123,7 @@ class AlternatingSolver:
 
         After the rows have been solved no entry is read again.
         """
-        basis, offset = self._basis(self.columns)
+        basis, offset = basis_of(self.columns, self.scales)
         rows = self.rows[:, : basis.shape[1]]
         if self._of_entries is None:
             self._of_entries = _add(

@@ -8,13 +8,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import logsumexp
 
+from sklearn_awsgd._kernels._coordinate_rates import make_steps
+from sklearn_awsgd._kernels._dual import DualSteps
+from sklearn_awsgd._kernels._linear import LinearProblem
 from sklearn_awsgd._kernels._losses import Huber, Loss
+from sklearn_awsgd._kernels._rows import Rows
+from sklearn_awsgd._kernels._softmax import SoftmaxProblem
 from sklearn_awsgd._kernels.settings import Penalty, Rate
 from sklearn_awsgd._linear.columns import ColumnModel
 from sklearn_awsgd._linear.curvature import MOST_PARAMETERS
 from sklearn_awsgd._linear.data import Data
 from sklearn_awsgd._linear.objectives import LinearObjective, best_constant
-from sklearn_awsgd._linear.problems import dual_problem, linear_problem, softmax_problem
 from sklearn_awsgd._linear.softmax_objective import SoftmaxObjective
 from sklearn_awsgd._linear.softmax_sums import SoftmaxSums
 from sklearn_awsgd._linear.sums import LinearSums
@@ -153,6 +157,11 @@ class Task(ABC):
     def make_problem(self):
         """Return the compiled problem."""
 
+    def _make_steps(self, rows):
+        """Return the compiled steps of each model, on its state."""
+        settings = self.penalty, self.rate, self.fit_intercept, self.average_start
+        return [make_steps(rows, state, *settings) for state in self.states]
+
     @abstractmethod
     def make_objective(self, width=0.0):
         """Return the smooth part of the objective, kinks rounded over a width."""
@@ -185,11 +194,25 @@ class LinearTask(Task):
         return np.full(self.n_samples, self.states[0]["intercept"][0])
 
     def make_problem(self):
-        return linear_problem(self)
+        data, rows = self.data, Rows(self.data.X)
+        (steps,) = self._make_steps(rows)
+        return LinearProblem(
+            rows, self.loss, self.target.values, data.norms2, steps, data.loss_scale
+        )
 
     def make_dual_problem(self, plan):
         """Return the compiled dual steps of a DualPlan."""
-        return dual_problem(self, self.loss.rounded(plan.width), plan.hold)
+        data = self.data
+        return DualSteps(
+            Rows(data.X),
+            self.loss.rounded(plan.width),
+            self.target.values,
+            data.norms2,
+            self.states[0],
+            data.mass,
+            self.penalty.l2,
+            plan.hold if self.fit_intercept else None,
+        )
 
     def first_dual_norms2(self, plan):
         """Return the squared gradient norm of each row at the start of a DualPlan."""
@@ -260,7 +283,11 @@ class SoftmaxTask(Task):
         return self.make_sums().evaluate(V.ravel())[1]
 
     def make_problem(self):
-        return softmax_problem(self)
+        data, rows = self.data, Rows(self.data.X)
+        steps = self._make_steps(rows)
+        return SoftmaxProblem(
+            rows, self.target.values, data.norms2, steps, data.loss_scale
+        )
 
     def make_objective(self, width=0.0):
         return SoftmaxObjective(
