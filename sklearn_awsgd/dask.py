@@ -238,9 +238,9 @@ class DaskAWSGDMatrixFactorization(OnCluster, AWSGDMatrixFactorization):
     Ten thousand rows at most, from all blocks, are trained first. Then rows and columns
     are solved for in turn, whatever the loss and whether or not entries are missing:
     each worker solves for the rows of its blocks, exactly, and sends what a step of the
-    columns needs of them. The step is the exact solution for the squared error, and one
-    that cannot raise the objective otherwise. Parameters and fitted attributes are
-    those of :class:`~sklearn_awsgd.AWSGDMatrixFactorization`.
+    columns needs of them. The step is the exact solution for the squared error, and a
+    damped Newton step that never raises the objective otherwise. Parameters and fitted
+    attributes are those of :class:`~sklearn_awsgd.AWSGDMatrixFactorization`.
 
     See Also
     --------

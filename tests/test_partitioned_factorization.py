@@ -8,7 +8,7 @@ from joblib import Parallel, delayed
 from scipy import sparse
 
 from sklearn_awsgd import AWSGDMatrixFactorization
-from sklearn_awsgd._factorization.columns import column_equations
+from sklearn_awsgd._factorization.columns import EquationSolver, column_equations
 from sklearn_awsgd._factorization.entries import check_entries
 from sklearn_awsgd._factorization.finish import Scales
 from sklearn_awsgd._factorization.row_solver import evaluate_loss
@@ -89,16 +89,17 @@ def test_every_loss_and_kind_of_matrix(kind, loss, matrix, rng):
     """The objective never rises, and ends near that of rows in one place."""
     X, weights, settings = as_kind(kind, *entries_of(loss, matrix), rng)
     settings |= {"n_components": 3, "loss": loss, "random_state": 0, "fit_bias": True}
+    settings |= {"tol": 1e-5, "max_iter": 1000}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         local = AWSGDMatrixFactorization(**settings).fit(X, entry_weight=weights)
-    model = AWSGDMatrixFactorization(**settings, max_iter=1000)
+    model = AWSGDMatrixFactorization(**settings)
     factorize_partitions(model, runner(cut(X, weights)))
     history = model.history_
     exact = history["objective"][history["phase"] == "exact"]
     assert len(exact) > 1
     assert np.all(np.diff(exact) <= 1e-12 * abs(exact[0]))
-    assert exact[-1] <= local.history_["objective"][-1] * (1 + 1e-2) + 1e-3
+    assert exact[-1] <= local.history_["objective"][-1] * (1 + 1e-3)
     assert model.reconstruction_err_ <= 1.1 * local.reconstruction_err_
     np.testing.assert_allclose(model.global_bias_, local.global_bias_, rtol=1e-9)
     data = model._check_X(X, entry_weight=weights)
@@ -198,6 +199,37 @@ def test_steps_from_far_away_do_not_rise(loss, matrix, rng):
         assert objective <= last
         last = objective
         columns = sums.step(columns, scales)
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "poisson"])
+def test_bold_steps_that_were_too_long_are_taken_back(loss, matrix, rng):
+    X, _ = entries_of(loss, matrix)
+    columns = np.column_stack([rng.normal(size=(12, 3)), np.zeros(12)])
+    if loss == "poisson":
+        X[:, 0] = 100
+        columns[0] = 0
+    data = check_entries(X, None, np.nan, "zero", loss)
+    scales = Scales(loss, 1.0, 1e-4, 0.0, 1.0, is_common=False)
+    visits, objectives = [], []
+
+    def visit(columns, scales):
+        visits.append(columns)
+        return column_equations(data, columns, scales)
+
+    solver = EquationSolver(visit, None, columns, scales)
+    solver.solve_rows()
+    for _ in range(20):
+        solver.solve_columns()
+        solver.solve_rows()
+        objectives.append(solver.objective())
+    assert np.all(np.diff(objectives) <= 0)
+    n_taken_back = len(visits) - 21
+    assert (n_taken_back > 0) == (loss == "poisson")
+    # Steps that cannot be too long lead less far.
+    for _ in range(20):
+        columns = visit(columns, scales).step(columns, scales)
+    last = visit(columns, scales).objective(columns, scales.ridge)
+    assert objectives[-1] < last / solver.column_masses().sum()
 
 
 def test_weights_count_entries(matrix, rng):

@@ -2,8 +2,8 @@
 
 With the factors of the rows solved exactly for given columns, the objective is a sum of
 one function for each column. Their gradients and curvatures are sums over rows: one
-Newton step from them is the exact solution for the squared error, and a step that
-cannot raise the objective for the other losses.
+Newton step from them is the exact solution for the squared error; for the other losses
+they tell a step that cannot raise the objective, and a longer one may be tried.
 """
 
 from dataclasses import dataclass
@@ -24,6 +24,11 @@ from sklearn_awsgd._factorization.row_solver import (
     solve_rows,
     stack_triangles,
 )
+
+# What a step that cannot be too long is multiplied with at first, and after each step
+# that was not, up to a Newton step.
+FIRST_BOLDNESS = 4.0
+BOLDER = 2.0
 
 
 @dataclass
@@ -59,8 +64,11 @@ class ColumnEquations:
         of_columns = np.sum(self.mass[:, None] * columns**2)
         return self.loss + ridge / 2 * (self.row_ridge + of_columns)
 
-    def step(self, columns, scales):
-        """Return the factors of columns after a step."""
+    def step(self, columns, scales, boldness=1.0):
+        """Return the factors of columns after a step, no longer than a Newton step.
+
+        Where that may be too long, `boldness` multiplies what cannot be.
+        """
         ridge = scales.ridge * self.mass
         _, place = outer_products(np.zeros((1, columns.shape[1])))
         grams = stack_triangles(self.triangles, place)
@@ -74,7 +82,7 @@ class ColumnEquations:
             # more than r, the objective falls up to the part log(1 + r) / r at least.
             reach = self.longest * np.linalg.norm(move, axis=1)
             reach = np.maximum(reach, 1e-12)
-            move *= (np.log1p(reach) / reach)[:, None]
+            move *= np.minimum(boldness * np.log1p(reach) / reach, 1.0)[:, None]
         return columns - move
 
 
@@ -97,17 +105,37 @@ class EquationSolver:
     def __init__(self, visit, rows, columns, scales):
         self._visit, self._scales = visit, scales
         self.rows, self.columns = rows, columns
-        self.equations = None
+        self.equations, self._before = None, None
+        # Rows that are solved where they were left would have to be taken back.
+        self._boldness = FIRST_BOLDNESS if rows is None else 1.0
 
     def solve_rows(self):
-        """Have the rows solved, the columns held fixed."""
+        """Have the rows solved, the columns held fixed.
+
+        If the step of the columns was too long, a shorter one is taken.
+        """
         self.equations = self._visit(self.columns, self._scales)
+        if self._before is None or not self._scales.is_damped or self.rows is not None:
+            return
+        columns, equations, objective = self._before
+        if self.objective() <= objective:
+            self._boldness *= BOLDER
+        elif self._boldness > 1:
+            self.columns, self.equations, self._boldness = columns, equations, 1.0
+            self.solve_columns()
+            self.equations = self._visit(self.columns, self._scales)
+            if self.objective() > objective:
+                # By rounding.
+                self.columns, self.equations = columns, equations
 
     def solve_columns(self):
         """Take the step of the columns, which is exact for the squared error."""
         n_used = self.equations.gradient.shape[1]
+        self._before = self.columns, self.equations, self.objective()
         columns = self.columns.copy()
-        columns[:, :n_used] = self.equations.step(columns[:, :n_used], self._scales)
+        columns[:, :n_used] = self.equations.step(
+            columns[:, :n_used], self._scales, self._boldness
+        )
         self.columns = columns
 
     def column_masses(self):

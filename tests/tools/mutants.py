@@ -328,7 +328,7 @@ MUTANTS = [
     ),
     Mutant(
         "partitions: steps of columns are whole Newton steps",
-        "move *= (np.log1p(reach) / reach)[:, None]",
+        "move *= np.minimum(boldness * np.log1p(reach) / reach, 1.0)[:, None]",
         "move *= 1.0",
         "test_partitioned_factorization.py",
     ),
