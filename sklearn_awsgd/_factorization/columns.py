@@ -16,7 +16,7 @@ from scipy import sparse
 from sklearn_awsgd._factorization.finish import basis_of
 from sklearn_awsgd._factorization.row_solver import (
     add_ridge,
-    dense_block,
+    cells_of,
     deviance,
     evaluate_loss,
     outer_products,
@@ -221,34 +221,16 @@ def _sums_of_cells(data, basis, offset, columns, squares, scales):
     mass, gradient = np.zeros(n_columns), np.zeros((n_columns, size))
     triangles = np.zeros((n_columns, size * (size + 1) // 2))
     for part in row_blocks(n_rows, max(triangles.shape[1], n_columns)):
-        y, weight, z, place = _cells(data, part, basis[part], offset[part], columns)
+        cells = cells_of(data, part)
+        y, weight = cells.y, cells.weight
+        z = cells.predict(basis[part], columns, offset[part, None])
         value, first, curvature = evaluate_loss(scales.loss, scales.epsilon, y, z)
         outer, _ = outer_products(basis[part])
-        gradient += place(weight * first).T @ basis[part]
-        triangles += place(weight * curvature).T @ outer
-        placed = place(weight)
+        gradient += cells.matrix(weight * first).T @ basis[part]
+        triangles += cells.matrix(weight * curvature).T @ outer
+        placed = cells.matrix(weight)
         mass += np.asarray(placed.sum(axis=0)).ravel()
         ridge += np.asarray(placed.sum(axis=1)).ravel() @ squares[part]
         loss += np.sum(weight * value)
         total_deviance += np.sum(weight * deviance(scales.loss, scales.epsilon, y, z))
     return loss, total_deviance, ridge, mass, gradient, triangles
-
-
-def _cells(data, part, basis, offset, columns):
-    """Return values, weights and predictions of entries, and what places such numbers.
-
-    Entries that are missing in a sparse matrix take no time.
-    """
-    if not (sparse.issparse(data.X) and data.kind == "missing"):
-        y, weight = dense_block(data, part)
-        z = basis @ columns.T + offset[:, None]
-        return y, weight, z, lambda numbers: numbers
-    X = data.X[part]
-    i, j = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr)), X.indices
-    z = np.einsum("ek,ek->e", basis[i], columns[j]) + offset[i]
-    weight = np.ones(X.nnz) if data.weights is None else data.weights[part].data
-
-    def place(numbers):
-        return sparse.csr_array((numbers, X.indices, X.indptr), X.shape)
-
-    return X.data.astype(np.float64, copy=False), weight, z, place

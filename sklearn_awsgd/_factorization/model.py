@@ -21,7 +21,7 @@ from sklearn_awsgd._factorization.fetching import SourceEntries
 from sklearn_awsgd._factorization.ids import as_ids
 from sklearn_awsgd._factorization.row_solver import (
     LARGEST_Z,
-    dense_block,
+    cells_of,
     dense_blocks,
     deviance,
     row_blocks,
@@ -162,26 +162,17 @@ class FactorizationModel(
     def _loss_sums(self, data, row_factors):
         """Return the sum of the losses of rows in memory, and that of the weights."""
         factors = self.components_.T.astype(np.float64, copy=False)
-        offset = self._offset()
-        total, mass = 0.0, 0.0
+        offset, total, mass = self._offset(), 0.0, 0.0
+        width = len(factors)
+        if sparse.issparse(data.X) and data.kind == "missing":
+            # Of stored entries, factors of rows and columns are gathered.
+            width = -(-data.n_entries // len(row_factors)) * factors.shape[1]
         with np.errstate(over="ignore", invalid="ignore"):
-            if sparse.issparse(data.X) and data.kind == "missing":
-                rows = np.repeat(np.arange(data.X.shape[0]), np.diff(data.X.indptr))
-                values, weights = data.stored()
-                for part in row_blocks(len(values), factors.shape[1]):
-                    j = data.X.indices[part]
-                    z = np.einsum("ek,ek->e", row_factors[rows[part]], factors[j])
-                    loss = self._deviance(values[part], z + offset[j])
-                    weight = 1.0 if weights is None else weights[part]
-                    total += (weight * loss).sum()
-                # Weights have mean one.
-                return total, len(values)
-            for rows in row_blocks(*data.X.shape):
-                y, weight = dense_block(data, rows)
-                z = row_factors[rows] @ factors.T + offset
-                loss = self._deviance(y, z)
-                total += (weight * loss).sum()
-                mass += weight.sum()
+            for rows in row_blocks(len(row_factors), width):
+                cells = cells_of(data, rows)
+                z = cells.predict(row_factors[rows], factors, offset)
+                total += (cells.weight * self._deviance(cells.y, z)).sum()
+                mass += cells.weight.sum()
         return total, mass
 
     def transform(self, X):

@@ -308,7 +308,7 @@ class DenseCells:
         return DenseCells(self.y[rows], self.weight[rows])
 
     def predict(self, u, factors, offset):
-        """Return z of the cells."""
+        """Return z of the cells; offsets of rows come as a column."""
         return offset + u @ factors.T
 
     def sums(self, numbers):
@@ -341,9 +341,10 @@ class StoredCells:
         return StoredCells(self._X[rows], self.matrix(self.weight)[rows].data)
 
     def predict(self, u, factors, offset):
-        """Return z of the cells."""
-        j = self._X.indices
-        return np.einsum("ek,ek->e", u[self._row], factors[j]) + offset[j]
+        """Return z of the cells; offsets of rows come as a column."""
+        place = self._row, self._X.indices
+        z = np.einsum("ek,ek->e", u[place[0]], factors[place[1]])
+        return z + np.broadcast_to(offset, self._X.shape)[place]
 
     def sums(self, numbers):
         """Return the sums of numbers of the cells over each row."""
