@@ -50,6 +50,21 @@ FOUND = [
         alpha=1e-12,
         tol=0.01,
     ),
+    # A weak l1 penalty on doubled columns: minutes, as all coefficients left zero.
+    Case(
+        seed=991507,
+        n_rows=40,
+        n_columns=3001,
+        density=0.5,
+        columns="doubled",
+        layout="csr",
+        weights="gamma",
+        noise=0.0,
+        loss="squared_error",
+        penalty="l1",
+        alpha=1e-9,
+        fit_intercept=False,
+    ),
 ]
 
 

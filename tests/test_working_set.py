@@ -11,7 +11,12 @@ from scipy import sparse
 from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import ElasticNet, LogisticRegression
-from sklearn_awsgd._kernels._columns import combine, correlate, minimize_by_columns
+from sklearn_awsgd._kernels._columns import (
+    combine,
+    correlate,
+    minimize_by_columns,
+    weighted_gram,
+)
 from sklearn_awsgd._kernels._rows import Rows
 
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
@@ -37,6 +42,9 @@ def test_columns_as_numpy_has_them(form):
     rows = Rows(form(columns))
     assert_allclose(combine(rows, which, w, 0.5), 0.5 + w @ columns[which])
     assert_allclose(correlate(rows, which, c), columns[which] @ c)
+    chosen = np.vstack([columns[which], np.ones(30)])
+    products = (chosen * c**2) @ chosen.T
+    assert_allclose(weighted_gram(rows, which, c**2), products, atol=1e-13)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -259,6 +267,24 @@ def test_path_of_penalties_begins_where_the_last_ended():
         ours, theirs = warm.history_["objective"][-1], cold.history_["objective"][-1]
         assert_allclose(ours, theirs, rtol=2e-5)
     assert n_warm <= n_cold
+
+
+@pytest.mark.parametrize("l1_ratio", [0.5, 1.0])
+def test_columns_that_go_together(l1_ratio):
+    """Coordinate descent crawls there: it took 145 passes, without a matrix."""
+    rng = np.random.default_rng(7)
+    X = rng.standard_normal((100, 2000)) + rng.standard_normal((100, 1))
+    y = X[:, :20] @ rng.standard_normal(20) + rng.standard_normal(100)
+    alpha = 0.01 * np.abs(X.T @ y).max() / 100
+    settings = {"alpha": alpha, "l1_ratio": l1_ratio, "fit_intercept": False}
+    model = AWSGDRegressor(
+        penalty="elasticnet", tol=1e-7, random_state=0, **settings
+    ).fit(X, y)
+    assert model.n_iter_ < 20
+    w, l1 = model.coef_, alpha * l1_ratio
+    slope = X.T @ (X @ w - y) / 100 + (alpha - l1) * w
+    assert_allclose(slope[w != 0], -l1 * np.sign(w[w != 0]), rtol=1e-3)
+    assert (np.abs(slope[w == 0]) <= 1.001 * l1).all()
 
 
 def test_above_the_largest_penalty_all_is_zero():

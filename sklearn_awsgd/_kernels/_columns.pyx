@@ -72,6 +72,33 @@ cdef inline double weighted_square(const Row* column, const double* h) noexcept 
     return total
 
 
+def weighted_gram(
+    Rows columns, const Py_ssize_t[::1] which, const double[::1] h
+):
+    """Return ``X^T diag(h) X`` of some columns and, last, one of ones."""
+    cdef Py_ssize_t p = which.shape[0], n = columns.n_features, i, j, k
+    cdef Row column
+    products = np.empty((p + 1, p + 1))
+    cdef double[:, ::1] view = products
+    cdef double[::1] weighed = np.empty(n)
+    cdef double total = 0.0
+    with nogil:
+        for j in range(p + 1):
+            if j < p:
+                get_row(columns, which[j], &column)
+                weighed[:] = 0.0
+                add_weighted(1.0, &column, &h[0], &weighed[0])
+            else:
+                weighed[:] = h
+            for k in range(min(j + 1, p)):
+                get_row(columns, which[k], &column)
+                view[j, k] = view[k, j] = dot(&column, &weighed[0])
+        for i in range(n):
+            total += h[i]
+        view[p, p] = total
+    return products
+
+
 def minimize_by_columns(
     Rows columns, const Py_ssize_t[::1] which, const double[::1] h,
     const double[::1] gradient, const double[::1] v, penalties, enough,

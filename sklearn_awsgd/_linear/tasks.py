@@ -242,7 +242,7 @@ class LinearTask(Task):
             self.loss.rounded(width) if width > 0 else self.loss,
             self.target.values,
             self.data.mass,
-            self.penalty,
+            self.penalty.l2,
             self.fit_intercept,
         )
 

@@ -92,18 +92,18 @@ class PartitionedColumnModel:
             task.loss.rounded(self.width) if self.width > 0 else task.loss,
             np.concatenate(y),
             np.concatenate(mass),
-            task.penalty,
+            task.penalty.l2,
             task.fit_intercept,
         )
 
-    def minimize(self, start, which, bound, slack=0.0):
+    def minimize(self, start, which, l1, bound, slack=0.0):
         """Minimise over some columns and the intercept.
 
         Parameters and results are those of ``ColumnModel.minimize``.
         """
         n_numbers = int(self._counts[which].sum())
         if n_numbers + 2 * self.task.n_samples <= sums.MOST_NUMBERS:
-            return self._collected.minimize(start, which, bound, slack)
+            return self._collected.minimize(start, which, l1, bound, slack)
         if len(which) > self.most_columns:
             raise ValueError(
                 f"On so many rows in partitions an l1 penalty may leave at most "
@@ -111,11 +111,11 @@ class PartitionedColumnModel:
                 f"with alpha={self.task.penalty.l1 + self.task.penalty.l2:.3g}; use a "
                 "larger alpha, or penalty='l2'."
             )
-        return self._descend(start, which, n_numbers, bound)
+        return self._descend(start, which, n_numbers, l1, bound)
 
-    def _descend(self, start, which, n_numbers, bound):
+    def _descend(self, start, which, n_numbers, l1, bound):
         """Minimise by passes over these columns of all partitions."""
-        task, l1 = self.task, self.task.penalty.l1
+        task = self.task
         drawn = task.drawn()
         X, norms2 = rows.take_columns(drawn.data.X, which)
         drawn = replace(drawn, data=replace(drawn.data, X=X, norms2=norms2))

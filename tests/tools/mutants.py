@@ -377,6 +377,12 @@ MUTANTS = [
         "test_stationary_samplers.py test_importance_intervals.py test_importance.py",
     ),
     Mutant(
+        "columns: the matrix of the curvature has no weights",
+        "                add_weighted(1.0, &column, &h[0], &weighed[0])\n",
+        "                axpy(1.0, &column, &weighed[0])\n",
+        "test_working_set.py",
+    ),
+    Mutant(
         "rounds: the variance of a round is that of a draw",
         "second = deviation.T @ deviation / (n * (n - 1))",
         "second = deviation.T @ deviation / (n - 1)",

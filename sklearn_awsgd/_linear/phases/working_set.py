@@ -23,6 +23,8 @@ SHARE_ADDED = 2.0
 SHARE_OF_GAP = 0.03
 SHARE_OF_GOAL = 0.3
 SHARE_OF_SLOPE = 0.3
+# The least penalty of a step, as a share of the largest slope.
+SHARE_OF_LARGEST = 0.1
 
 
 def needs_working_set(task):
@@ -57,10 +59,14 @@ class WorkingSetDirection(Direction):
         if here.gap <= self.goal * scale:
             return Proposal(np.zeros_like(here.v), 0.0, scale, here.gap, here.gap)
         bound = max(SHARE_OF_GAP * here.gap, SHARE_OF_GOAL * self.goal * scale)
+        slopes = np.abs(here.gradient[:-1])
+        # A weak penalty is approached from above: at once, nearly all coefficients
+        # would leave zero before any of them is what it has to be.
+        l1 = max(self.alpha_l1, SHARE_OF_LARGEST * slopes.max())
         # What the columns that were left out lack is not worth more precision.
-        zero = np.abs(here.gradient[:-1])[here.v[:-1] == 0]
-        slack = SHARE_OF_SLOPE * (zero.max(initial=0.0) - self.alpha_l1)
-        v, value = self.model.minimize(here, self._choose(here), bound, slack)
+        slack = SHARE_OF_SLOPE * (slopes[here.v[:-1] == 0].max(initial=0.0) - l1)
+        v, value = self.model.minimize(here, self._choose(here), l1, bound, slack)
+        value -= (l1 - self.alpha_l1) * np.abs(v[:-1]).sum()
         return Proposal(v - here.v, value - here.value, scale, here.gap, here.gap)
 
     def _choose(self, here):
