@@ -262,6 +262,12 @@ def validate_data(estimator, X="no_validation", y="no_validation", **options):
     return sklearn_validation.validate_data(estimator, X, y, **options)
 
 
+def check_features(estimator, X, reset):
+    """Tell scikit-learn of the features of rows that are not at hand."""
+    none = np.broadcast_to(np.zeros(1, dtype=X.dtype), (1, X.shape[1]))
+    validate_data(estimator, none, reset=reset)
+
+
 def check_sparse(X, name="X"):
     """Return a sparse matrix whose index arrays can be trusted; others as they are.
 
@@ -366,6 +372,14 @@ def _index_dtype(given, n_nonzero):
     return np.int32 if narrow and n_nonzero <= np.iinfo(np.int32).max else np.int64
 
 
+def canonical(X):
+    """Return X; a sparse one with sorted indices, each once."""
+    if sparse.issparse(X) and not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X
+
+
 def check_rows(X):
     """Return a canonical X and the squared norms of its rows.
 
@@ -376,9 +390,7 @@ def check_rows(X):
     ValueError
         When X has NaN, infinite values or values whose squares overflow.
     """
-    if sparse.issparse(X) and not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
+    X = canonical(X)
     norms2 = Rows(X).squared_norms()
     if not np.isfinite(norms2).all():
         assert_all_finite(X, input_name="X")

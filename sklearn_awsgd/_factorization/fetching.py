@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 
 import numpy as np
-from scipy import sparse
 
 from sklearn_awsgd._factorization.training import padded
 from sklearn_awsgd._kernels._loop import POINT
+from sklearn_awsgd._linear.blocks import stack_rows
 from sklearn_awsgd._linear.fetching import SourceBlocks, SourceRows, named_rows
 from sklearn_awsgd._solver.runs import choose_loop
 
@@ -214,12 +214,8 @@ class SourceDraws:
     def _read(self, rows):
         # Neighbouring rows are read together.
         runs = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
-        parts = [self.data.X.read(run) for run in runs]
-        X = parts[0]
-        if len(parts) > 1:
-            stack = sparse.vstack if self.data.X.is_sparse else np.concatenate
-            X = stack(parts)
-        return self.data.entries_of(X.tocsr() if self.data.X.is_sparse else X, rows)
+        X = stack_rows([self.data.X.read(run) for run in runs])
+        return self.data.entries_of(X, rows)
 
     def open(self, sampler):
         """Return what draws entries."""

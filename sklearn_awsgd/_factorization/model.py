@@ -27,7 +27,13 @@ from sklearn_awsgd._factorization.row_solver import (
     row_blocks,
     solve_rows,
 )
-from sklearn_awsgd._validation import check_number, is_source, validate_data
+from sklearn_awsgd._validation import (
+    canonical,
+    check_features,
+    check_number,
+    is_source,
+    validate_data,
+)
 
 # The prediction of an entry is the link of z.
 LINKS = {"log_loss": expit, "poisson": lambda z: np.exp(np.minimum(z, LARGEST_Z))}
@@ -94,11 +100,13 @@ class FactorizationModel(
             order="C",
             ensure_all_finite="allow-nan" if self._missing_is_nan() else True,
         )
-        if sparse.issparse(X) and not X.has_canonical_format:
-            X = X.copy()
-            X.sum_duplicates()
         return check_entries(
-            X, entry_weight, self.missing_values, self.unstored, self.loss, to_train
+            canonical(X),
+            entry_weight,
+            self.missing_values,
+            self.unstored,
+            self.loss,
+            to_train,
         )
 
     def _check_source(self, X, reset, entry_weight, to_train):
@@ -118,12 +126,7 @@ class FactorizationModel(
             to_train=False,
         )
         data = SourceEntries(X, check, allow_nan=self._missing_is_nan())
-        # What scikit-learn is to know of the columns, without any of them.
-        validate_data(
-            self,
-            np.broadcast_to(np.zeros(1, dtype=data.X.dtype), (1, data.X.shape[1])),
-            reset=reset,
-        )
+        check_features(self, data.X, reset)
         if to_train:
             data.survey()
         return data

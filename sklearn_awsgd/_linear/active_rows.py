@@ -6,9 +6,8 @@ and for all, and passes need to look at the others only.
 """
 
 import numpy as np
-from scipy import sparse
 
-from sklearn_awsgd._linear.blocks import Blocks
+from sklearn_awsgd._linear.blocks import Blocks, stack_rows
 from sklearn_awsgd._linear.sums import LinearSums
 
 
@@ -70,10 +69,7 @@ class ActiveRows:
 
     def make_sums(self, loss):
         """Return sums over all rows with another loss next to the kinks."""
-        if sparse.issparse(self._rows[0]):
-            X = sparse.csr_array(sparse.vstack(self._rows))
-        else:
-            X = np.concatenate(self._rows)
+        X = stack_rows(self._rows)
         sums = LinearSums(Blocks(X), loss, self._y, self._mass, self._norms2)
         return SumsWithLines(sums, self._slopes, self._constants)
 

@@ -8,6 +8,7 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 
+import numpy as np
 from scipy import sparse
 
 from sklearn_awsgd._linear.curvature import systematic_sample
@@ -113,3 +114,12 @@ def rows_between(X, part):
     block.data, block.indices = X.data[numbers], X.indices[numbers]
     block.indptr = starts - starts[0]
     return block
+
+
+def stack_rows(parts):
+    """Return the rows of several arrays or CSR matrices as one; one alone as it is."""
+    if len(parts) == 1:
+        return parts[0]
+    if sparse.issparse(parts[0]):
+        return sparse.vstack(parts).tocsr()
+    return np.concatenate(parts)

@@ -16,6 +16,7 @@ from sklearn_awsgd._linear.blocks import Blocks
 from sklearn_awsgd._linear.columns import make_columns
 from sklearn_awsgd._linear.fetching import SourceBlocks, SourceRows
 from sklearn_awsgd._validation import (
+    check_features,
     check_rows,
     check_strata,
     is_source,
@@ -181,12 +182,7 @@ def check_data(estimator, X, y, strata, *, reset, **options):
 def check_source(estimator, X, y, strata, reset, options):
     """Return validated Data whose rows are fetched from a source."""
     X = SourceRows(X)
-    # What scikit-learn is to know of the features, without any of them.
-    validate_data(
-        estimator,
-        np.broadcast_to(np.zeros(1, dtype=X.dtype), (1, X.shape[1])),
-        reset=reset,
-    )
+    check_features(estimator, X, reset)
     y = check_array(
         y,
         ensure_2d=False,

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from sklearn_awsgd._kernels._rows import Rows
-from sklearn_awsgd._linear.blocks import Blocks
+from sklearn_awsgd._linear.blocks import Blocks, stack_rows
 from sklearn_awsgd._linear.curvature import systematic_sample
 
 # Numbers in the rows of a block: 8 MB at most, whatever the number of features.
@@ -166,9 +166,7 @@ class SourceRows:
             return Rows(X).squared_norms(), X[here - part.start]
 
         norms2, kept = zip(*blocks.map(look), strict=True)
-        stack = sparse.vstack if self.is_sparse else np.concatenate
-        rows = stack(kept)
-        self.kept = KeptRows(places, rows.tocsr() if self.is_sparse else rows)
+        self.kept = KeptRows(places, stack_rows(kept))
         return np.concatenate(norms2)
 
 
@@ -408,10 +406,7 @@ def timed_fetch(X, rows):
         costs[inside] = max((perf_counter() - started) / len(inside), LEAST_COST)
         where.append(inside)
     order = np.argsort(np.concatenate(where))
-    stack = sparse.vstack if X.is_sparse else np.concatenate
-    together = parts[0] if len(parts) == 1 else stack(parts)
-    together = together.tocsr() if X.is_sparse else together
-    return together[order], costs
+    return stack_rows(parts)[order], costs
 
 
 def pilot_costs(X, random):

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from sklearn_awsgd._kernels._rows import Rows
+from sklearn_awsgd._linear.blocks import stack_rows
 from sklearn_awsgd._linear.columns import ColumnModel, spread
 from sklearn_awsgd._linear.curvature import MOST_PARAMETERS
 from sklearn_awsgd._linear.objectives import LinearObjective
@@ -37,7 +38,7 @@ class CollectedColumns:
     def take(self, which):
         """Return columns as Rows, and which of these are meant."""
         parts = self._run(rows.columns, self._problem, which)
-        X = sums.stack([part for part in parts if part is not None])
+        X = stack_rows([part for part in parts if part is not None])
         columns = X.tocsc().T if sparse.issparse(X) else np.ascontiguousarray(X.T)
         return Rows(columns), np.arange(len(which))
 

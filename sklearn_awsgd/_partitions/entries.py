@@ -10,6 +10,7 @@ from sklearn_awsgd._factorization.columns import column_equations
 from sklearn_awsgd._factorization.entries import check_entries
 from sklearn_awsgd._linear.curvature import systematic_sample
 from sklearn_awsgd._partitions.rows import Start, as_rows, naming_partition, size_of
+from sklearn_awsgd._validation import canonical
 
 
 @dataclass(frozen=True)
@@ -62,10 +63,7 @@ class MatrixPartition:
             as_stored = sparse.csr_array if is_sparse else np.asarray
             self.entry_weight = as_stored(entry_weight)
         with naming_partition(number):
-            self.X = as_rows(X)
-            if sparse.issparse(self.X) and not self.X.has_canonical_format:
-                self.X = self.X.copy()
-                self.X.sum_duplicates()
+            self.X = canonical(as_rows(X))
         self._last = None
 
     def __len__(self):

@@ -15,13 +15,13 @@ from sklearn_awsgd._factorization.columns import EquationSolver
 from sklearn_awsgd._factorization.entries import check_entries
 from sklearn_awsgd._factorization.finish import alternate
 from sklearn_awsgd._factorization.fitting import train_told
+from sklearn_awsgd._linear.blocks import stack_rows
 from sklearn_awsgd._partitions import entries
 from sklearn_awsgd._partitions.entries import EntryFacts, Reading
 from sklearn_awsgd._partitions.linear import (
     check_settings,
     merge_alike,
     set_n_features,
-    stack,
 )
 from sklearn_awsgd._partitions.rows import add_up
 from sklearn_awsgd._validation import unchanged_on_failure
@@ -97,8 +97,8 @@ def draw_data(run, reading, facts, random_state):
     drawn = [p for p in run(entries.draw_rows, share, start) if p is not None]
     X, weights = zip(*drawn, strict=True)
     return check_entries(
-        stack(X).astype(facts.dtype, copy=False),
-        None if weights[0] is None else stack(weights),
+        stack_rows(X).astype(facts.dtype, copy=False),
+        None if weights[0] is None else stack_rows(weights),
         reading.missing_values,
         reading.unstored,
         reading.loss,

@@ -21,6 +21,7 @@ from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
+from sklearn_awsgd._linear.blocks import stack_rows
 from sklearn_awsgd._linear.data import LARGEST_TOTAL, Data, StreamWeights
 from sklearn_awsgd._linear.fitting import train_told
 from sklearn_awsgd._linear.objectives import best_constant
@@ -36,7 +37,6 @@ from sklearn_awsgd._partitions.sums import (
     MOST_NUMBERS,
     PartitionedSoftmaxSums,
     PartitionedSums,
-    stack,
 )
 from sklearn_awsgd._solver.records import Log
 from sklearn_awsgd._solver.runs import Outcome
@@ -290,7 +290,7 @@ def draw_data(run, problems, facts, random_state):
     )
     counts = np.concatenate(counts)
     return Data(
-        stack(X).astype(facts.dtype, copy=False),
+        stack_rows(X).astype(facts.dtype, copy=False),
         np.concatenate(y),
         np.concatenate(norms2),
         mass=counts / counts.sum(),

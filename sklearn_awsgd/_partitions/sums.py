@@ -3,9 +3,8 @@
 from functools import cached_property
 
 import numpy as np
-from scipy import sparse
 
-from sklearn_awsgd._linear.blocks import Blocks
+from sklearn_awsgd._linear.blocks import Blocks, stack_rows
 from sklearn_awsgd._linear.softmax_sums import (
     ColumnSample,
     CurvatureSample,
@@ -130,15 +129,8 @@ class PartitionedSoftmaxSums(PartitionedSums):
         """Return what all partitions have drawn, rows first."""
         parts = self._run(function, self._problem, *arguments)
         drawn, *others = zip(*(part for part in parts if part is not None), strict=True)
-        return stack(drawn), *map(np.concatenate, others)
+        return stack_rows(drawn), *map(np.concatenate, others)
 
     def hessian_diagonal(self, v, floor):
         """Return the diagonals of the classes' Hessians."""
         return self._sum_of_classes(rows.softmax_diagonal, v, floor)
-
-
-def stack(parts):
-    """Return the rows of several arrays or CSR matrices."""
-    if sparse.issparse(parts[0]):
-        return sparse.vstack(parts).tocsr()
-    return np.concatenate(parts)
