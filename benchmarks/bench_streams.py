@@ -321,7 +321,7 @@ def compare(name, X, y, size):
     """Return the losses of all learners on one stream."""
     classes = np.array([False, True])
     if size == 1:
-        X, y = X[:3000], y[:3000]
+        X, y = X[:1500], y[:1500]
     row = {"stream": name, "rows": len(y), "chunk": size}
 
     def add(label, learner):

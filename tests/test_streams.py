@@ -520,7 +520,11 @@ def test_temperature_finds_the_factor(rng):
 
 def test_a_quicker_learner_comes_with_a_surprise():
     """Streams without drift do not pay for it, and it goes when drift is over."""
-    bank, rng = Bank((np.inf, 1000.0, 200.0)), np.random.default_rng(0)
+    windows, rng = (np.inf, 1000.0, 200.0), np.random.default_rng(0)
+    bank = Bank(windows, on_demand=True)
+    # Where it costs little it begins as soon as there is what to forget.
+    assert Bank(windows).is_due(2, 200.0)
+    assert not Bank(windows).is_due(2, 199.0)
     for _ in range(50):
         bank.observe(50 + rng.standard_normal(1), 100.0, True)
         assert not bank.is_due(2, 5000.0)
@@ -590,7 +594,7 @@ def test_a_quick_drift_is_followed(rng):
             losses.append(np.logaddexp(0, -target * score).mean())
         clf.partial_fit(rows, target, classes=[-1, 1])
     ideal = np.logaddexp(0, -y * z).mean()
-    assert np.mean(losses[20:]) < ideal + 0.12
+    assert np.mean(losses[20:]) < ideal + 0.1
 
 
 def test_the_state_does_not_grow(rng):

@@ -77,7 +77,10 @@ class Bank:
     Parameters
     ----------
     windows : tuple of float
-        Rows that each learner remembers, from the longest to the shortest.
+        Rows that each learner remembers, in the order in which they begin.
+    on_demand : bool, default=False
+        Whether the third and later ones, because they are costly, begin only when drift
+        shows, and end when they are of no use.
 
     Attributes
     ----------
@@ -85,8 +88,8 @@ class Bank:
         Discounted loss of each learner, less that of the best.
     """
 
-    def __init__(self, windows):
-        self.windows = tuple(windows)
+    def __init__(self, windows, on_demand=False):
+        self.windows, self.on_demand = tuple(windows), on_demand
         self.behind = np.full(len(self.windows), HANDICAP)
         self.behind[0] = 0.0
         # Mean of the losses of the best, their variance for rows of weight 1, and what
@@ -102,17 +105,17 @@ class Bank:
     def is_due(self, k, n):
         """Return whether learner k begins: not before there is what to forget.
 
-        From the third on only when the one before it is ahead, or when the last chunk
-        was a surprise, so that streams without drift do not pay for it.
+        On demand only when the one before it is ahead, or when the last chunk was a
+        surprise, so that streams without drift do not pay for it.
         """
         due = k < len(self.windows) and n >= self.windows[k]
-        if not due or k == 1:
+        if not due or k == 1 or not self.on_demand:
             return due
         return self.surprised or self.behind[k - 1] < self.behind[: k - 1].min()
 
     def is_over(self, k):
         """Return whether learner k ends: one of those that only drift calls for."""
-        over = k > 1 and self.behind[k] >= FURTHEST
+        over = self.on_demand and k > 1 and self.behind[k] >= FURTHEST
         if over:
             self.behind[k] = HANDICAP
         return over

@@ -16,7 +16,7 @@ from sklearn_awsgd._linear.streams.presence import Presence
 # of what is not zero in a row, and for each chunk with the cube of the features.
 NARROW_DENSE, NARROW_SPARSE = 200, 400
 # Rows that the learner which forgets remembers under forgetting="auto": so many for
-# each feature, between two limits. And how much quicker one is that comes with drift.
+# each feature, between two limits. And how much quicker the other one is.
 SHORTEST_WINDOW, LONGEST_WINDOW, WINDOW_PER_FEATURE = 2500.0, 5000.0, 10.0
 QUICKER = 5.0
 
@@ -26,12 +26,17 @@ def is_narrow(X):
     return X.shape[1] <= (NARROW_SPARSE if sparse.issparse(X) else NARROW_DENSE)
 
 
-def choose_windows(forgetting, n_features):
-    """Return the windows that a value of the parameter `forgetting` stands for."""
+def choose_windows(forgetting, n_features, narrow):
+    """Return the windows that a value of the parameter `forgetting` stands for.
+
+    Learners of narrow streams cost little beside the first: the quickest is the first
+    to have enough rows. Those of wide streams come on demand, the quickest last.
+    """
     if isinstance(forgetting, str):
         window = max(SHORTEST_WINDOW, WINDOW_PER_FEATURE * n_features)
         window = min(window, LONGEST_WINDOW)
-        return np.inf, window, window / QUICKER
+        others = window / QUICKER, window
+        return np.inf, *(others if narrow else others[::-1])
     return (1 / forgetting if forgetting > 0 else np.inf,)
 
 
@@ -39,7 +44,7 @@ class WideBank:
     """Wide streams with several windows, weighted by their evidence."""
 
     def __init__(self, first, windows):
-        self.learners, self.bank = [first], Bank(windows)
+        self.learners, self.bank = [first], Bank(windows, on_demand=True)
 
     @property
     def v(self):
@@ -134,9 +139,9 @@ class StreamLearner:
         seed=0,
     ):
         n_features = X.shape[1]
-        windows = choose_windows(forgetting, n_features)
         self.is_softmax = n_classes > 0
         self.is_narrow = is_narrow(X) and not self.is_softmax
+        windows = choose_windows(forgetting, n_features, self.is_narrow)
         self.streams = []
         for k in range(n_problems):
             if self.is_narrow:

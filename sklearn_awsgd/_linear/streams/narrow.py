@@ -124,9 +124,7 @@ class NarrowStream:
             winner = self.bank.observe(losses, weight, problem.is_log_loss)
             if winner:
                 self._restart(winner)
-        if self.bank.is_over(len(self.pasts) - 1):
-            self.pasts.pop()
-        elif self.bank.is_due(len(self.pasts), self.pasts[0].n):
+        if self.bank.is_due(len(self.pasts), self.pasts[0].n):
             past = self.pasts[-1].copy()
             past.rescale(min(self.bank.windows[len(self.pasts)] / past.n, 1.0))
             self.pasts.append(past)
