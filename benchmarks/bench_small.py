@@ -6,6 +6,10 @@ are one-vs-rest ("log_loss") and softmax ("multinomial"), the peer is
 ``LogisticRegression()``, which is softmax from three classes on. Turns are interleaved,
 and the least of each counts. What a fit is worth is in the columns "above": how far the
 objective, one-vs-rest or softmax, is above the optimum.
+
+"paths" are searches for the strength of the penalty by cross-validation: ours as a loop
+with ``warm_start``, as the user guide has it, against ``LogisticRegressionCV``, on the
+same folds and strengths, with a fit to all rows at the end. Two larger sets are added.
 """
 
 import _common  # isort: skip
@@ -23,7 +27,8 @@ from sklearn.datasets import (
     load_wine,
     make_classification,
 )
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
+from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 
 from sklearn_awsgd import AWSGDClassifier
@@ -37,6 +42,10 @@ LOADED = {
     "digits": load_digits,
 }
 MADE = (150, 500, 2000)
+# Of the paths: sets of those above, larger ones, strengths and folds.
+SEARCHED = ("iris", "breast_cancer", "digits", "made, 2000 rows")
+ALPHAS = np.logspace(0, -5, 10)
+FOLDS = StratifiedKFold(5)
 
 
 def make_sets():
@@ -117,6 +126,65 @@ def measure(name, X, y, n_turns):
     ]
 
 
+def make_searched():
+    """Return rows and labels of the sets of the paths, by name."""
+    sets = make_sets()
+    larger = {
+        "made, 20000 rows": make_classification(20_000, 50, random_state=0),
+        "made, 10000 rows, 10 classes": make_classification(
+            10_000, 100, n_informative=20, n_classes=10, random_state=0
+        ),
+    }
+    return {name: sets[name] for name in SEARCHED} | larger
+
+
+def search(X, y):
+    """Search for alpha by cross-validation; return a model, and its mean score."""
+    loss = "multinomial" if len(np.unique(y)) > 2 else "log_loss"
+    scores = []
+    for train, test in FOLDS.split(X, y):
+        model = AWSGDClassifier(loss, warm_start=True)
+        for alpha in ALPHAS:
+            model.set_params(alpha=alpha).fit(X[train], y[train])
+            scores.append(model.score(X[test], y[test]))
+    means = np.reshape(scores, (-1, len(ALPHAS))).mean(axis=0)
+    alpha = ALPHAS[means.argmax()]
+    return AWSGDClassifier(loss, alpha=alpha).fit(X, y), float(means.max())
+
+
+def search_of_peer(X, y):
+    """Do the same by LogisticRegressionCV."""
+    n_rows = len(y) * (FOLDS.n_splits - 1) // FOLDS.n_splits
+    model = LogisticRegressionCV(
+        Cs=1 / (ALPHAS * n_rows),
+        cv=FOLDS,
+        l1_ratios=(0,),
+        scoring="accuracy",
+        use_legacy_attributes=False,
+    )
+    model.fit(X, y)
+    return model, float(model.scores_.mean(axis=0).max())
+
+
+def measure_path(name, X, y, n_turns):
+    """Return the row of a search for the strength of the penalty."""
+    seconds, scores = {search: [], search_of_peer: []}, {}
+    for _ in range(n_turns):
+        for call, taken in seconds.items():
+            begin = time.process_time()
+            scores[call] = call(X, y)[1]
+            taken.append(time.process_time() - begin)
+    ours, peer = min(seconds[search]), min(seconds[search_of_peer])
+    return {
+        "set": name,
+        "ours s": ours,
+        "LogisticRegressionCV s": peer,
+        "search": ours / peer,
+        "score": scores[search],
+        "peer's score": scores[search_of_peer],
+    }
+
+
 def main():
     """Measure all sets."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -128,8 +196,13 @@ def main():
     for name, (X, y) in make_sets().items():
         rows += measure(name, X, y, options.turns)
     _common.show("CPU time of fit and predict, ours over LogisticRegression's", rows)
+    paths = [
+        measure_path(name, X, y, min(options.turns, 3))
+        for name, (X, y) in make_searched().items()
+    ]
+    _common.show("CPU time of a search, ours over LogisticRegressionCV's", paths)
     if not options.no_save:
-        _common.save("small", {"rows": rows})
+        _common.save("small", {"rows": rows, "paths": paths})
 
 
 if __name__ == "__main__":

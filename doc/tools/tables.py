@@ -172,6 +172,62 @@ def every_loss():
     return f"{facts}\n{path}\n{table}"
 
 
+def softmax():
+    """Return seconds to the optimum of softmax regression, and those of the peers."""
+    results = read("softmax")
+    solvers = ("lbfgs", "newton-cg", "newton-cholesky")
+    table = rst_table(
+        ["data", "to", "ours", "tol kept", *solvers, "ours / best peer"],
+        [
+            [
+                row["set"],
+                f"{100 * row['to']:g} %",
+                f"{row['ours']:.3f} s",
+                row["reached"],
+                *(times(row[solver], row["ours"]) for solver in solvers),
+                number(row["ratio"] or None),
+            ]
+            for row in results["rows"]
+        ],
+    )
+    facts = rst_table(
+        ["summary", ""],
+        [[text, number(value)] for text, value in results["summary"].items()],
+    )
+    return f"{facts}\n{table}"
+
+
+def small():
+    """Return CPU times of small fits, and of searches for a penalty."""
+    results = read("small")
+    fits = rst_table(
+        ["data", "ours", "ms", "LogisticRegression, ms", "ours / peer"],
+        [
+            [
+                row["set"],
+                row["ours"],
+                number(row["ms"]),
+                number(row["LogisticRegression ms"]),
+                number(row["fit"]),
+            ]
+            for row in results["rows"]
+        ],
+    )
+    searches = rst_table(
+        ["search of a penalty", "ours, s", "LogisticRegressionCV, s", "ours / peer"],
+        [
+            [
+                row["set"],
+                number(row["ours s"]),
+                number(row["LogisticRegressionCV s"]),
+                number(row["search"]),
+            ]
+            for row in results["paths"]
+        ],
+    )
+    return f"{fits}\n{searches}"
+
+
 def draws():
     """Return passes of draws until 1 % and 0.1 %."""
     names = ("level", "label", "shuffled", "with replacement")
@@ -644,6 +700,8 @@ PAGES = {
     "solvers": all_solvers,
     "hinge": hinge,
     "every_loss": every_loss,
+    "softmax": softmax,
+    "small": small,
     "draws": draws,
     "factorization": factorization,
     "evaluations": evaluations,
