@@ -169,6 +169,19 @@ def test_a_constant_has_one_value():
     assert not {n: where for n, where in values.items() if len({*where.values()}) > 1}
 
 
+def test_a_class_has_a_name_of_its_own():
+    names = [
+        node.name
+        for tree in TREES.values()
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+    ]
+    for path in KERNELS:
+        names += re.findall(r"^cdef class (\w+)", path.read_text(), re.MULTILINE)
+    assert len(names) > 100
+    assert sorted(names) == sorted({*names})
+
+
 def calls_of(function):
     """Return what a call of the package calls, "module.function", in this order."""
     found = []

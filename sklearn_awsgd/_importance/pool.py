@@ -10,7 +10,7 @@ import numpy as np
 
 
 @dataclass
-class Evaluation:
+class PointValues:
     """What is known of drawn points.
 
     Attributes
@@ -99,7 +99,7 @@ class Source(ABC):
 
     @abstractmethod
     def evaluate_points(self, points):
-        """Return the :class:`Evaluation` of drawn points."""
+        """Return the :class:`PointValues` of drawn points."""
 
 
 class Pool(Source):
@@ -195,7 +195,7 @@ class Pool(Source):
         self.evaluate(new)
         values = self.values[rows]
         # Guesses belong to the time before the round.
-        made = Evaluation(
+        made = PointValues(
             values,
             values * (known[:, None] & self.guess_known),
             self._known_sum * self.guess_known,
@@ -249,4 +249,4 @@ class Locations(Source):
             locations = self.places(points[inside])
             values[inside] = self._calls.values(evaluate_at, locations)
             self.n_evaluations += len(locations)
-        return Evaluation(values, np.zeros_like(values), np.zeros(values.shape[1]))
+        return PointValues(values, np.zeros_like(values), np.zeros(values.shape[1]))

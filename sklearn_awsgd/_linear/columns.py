@@ -39,7 +39,7 @@ MOST_CURVATURE = 1.0
 # Share of the decrease that the slope promises which a step must bring.
 SUFFICIENT = 1e-4
 # Relative error of a value.
-ROUNDING = 1e-15
+VALUE_ERROR = 1e-15
 
 
 class SparseColumns:
@@ -323,7 +323,7 @@ class ColumnModel:
             v, z = here.v + length * step, here.z + length * moves
             known = self._value(v, z)
             # Next to the minimum, slopes still tell what values no longer do.
-            most = here.value + ROUNDING * abs(here.value)
+            most = here.value + VALUE_ERROR * abs(here.value)
             if known[0] <= most + SUFFICIENT * length * slope:
                 return self._at(rows, numbers, v, z, known)
             length /= 2

@@ -28,7 +28,7 @@ class CollectedColumns:
     ----------
     run : callable
         As for `fit_partitions`.
-    problem : Problem
+    problem : ProblemFacts
         Whose partitions without weight are left out.
     """
 

@@ -32,7 +32,7 @@ from sklearn_awsgd._linear.tasks import LinearTask, SoftmaxTask
 from sklearn_awsgd._linear.train import conclude, solve_constant, train_to_optimum
 from sklearn_awsgd._partitions import rows
 from sklearn_awsgd._partitions.columns import PartitionedColumnModel
-from sklearn_awsgd._partitions.rows import Facts, Problem, add_up
+from sklearn_awsgd._partitions.rows import Facts, ProblemFacts, add_up
 from sklearn_awsgd._partitions.sums import (
     MOST_NUMBERS,
     PartitionedSoftmaxSums,
@@ -236,7 +236,7 @@ def make_problems(estimator, facts, classes):
             )
     name, loss = uuid4().hex, estimator._make_loss()
     return [
-        Problem(
+        ProblemFacts(
             name=f"{name} {number}",
             number=number,
             family=type(estimator),
@@ -314,7 +314,7 @@ class OnPartitions:
     """
 
     run: object
-    problem: Problem
+    problem: ProblemFacts
     facts: Facts
 
     has_dual_steps = has_active_rows = False

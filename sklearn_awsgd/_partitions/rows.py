@@ -65,7 +65,7 @@ def size_of(X):
 
 
 @dataclass(frozen=True)
-class Problem:
+class ProblemFacts:
     """One problem of a fit, as partitions need to know it."""
 
     name: str  # of which there is no other

@@ -29,7 +29,7 @@ class PartitionedSums:
     ----------
     run : callable
         As for `fit_partitions`.
-    problem, facts : Problem and Facts
+    problem, facts : ProblemFacts and Facts
         What the partitions and the rows are.
     width : float
         Over which kinks are rounded.
