@@ -404,6 +404,20 @@ def test_small_strata_are_joined_and_the_others_keep_their_order():
 # Stopping, going on, seeds.
 
 
+def test_no_half_goes_on_alone():
+    """A half that rests must not be what the other one waits for."""
+    random = np.random.default_rng(0)
+    score = random.exponential(size=10_000)
+    values = score * random.uniform(0.8, 1.2, len(score))
+    for seed in range(6):
+        result = MinVarianceImportanceEstimator(
+            loss=lambda rows: values[rows], surrogate=score, rtol=0.1,
+            max_evaluations=len(score), random_state=seed,
+        ).fit(np.arange(len(score)))  # fmt: skip
+        assert result.status_ == "tolerance"
+        assert result.n_evaluations_ < 3000
+
+
 def test_stops_at_the_tolerance(pool):
     X, y, model, cheap, _ = pool
     result = estimate(model, "log_loss", surrogate=cheap, rtol=0.1).fit(X, y)

@@ -90,6 +90,45 @@ def test_all_rows_told_are_exact(pool):
     assert_allclose(told.estimate_, expected)
 
 
+@pytest.mark.parametrize("with_surrogate", [False, True])
+def test_precision_asks_for_predicted_positives_alone(pool, with_surrogate):
+    """Predictions are there, labels are what is told."""
+    X, y, model = pool[:3]
+    predicted, positive = model.predict(X) == 1, y == 1
+    truth = metrics.precision_score(y, model.predict(X))
+    surrogate = LogisticRegression().fit(X[:100], y[:100]) if with_surrogate else None
+    covered, errors = [], []
+    n = int(predicted.sum()) // 3
+    for seed in range(30):
+        study = estimate(model, "precision", random_state=seed, surrogate=surrogate)
+        for _ in range(2):
+            rows = study.ask(n // 2, *([] if _ else [X]))
+            assert predicted[rows].all()
+            study.tell(rows, positive[rows])
+        low, high = study.confidence_interval_
+        covered.append(low <= truth <= high)
+        errors.append(study.estimate_ - truth)
+    assert np.mean(covered) >= 0.9
+    assert abs(np.mean(errors)) < 3 * np.std(errors) / np.sqrt(30) + 1e-9
+    study = estimate(model, "precision", random_state=0)
+    rows = study.ask(len(y), X)
+    assert len(rows) == predicted.sum()
+    assert study.tell(rows, positive[rows]).estimate_ == pytest.approx(truth)
+    assert study.status_ == "exact"
+
+
+def test_no_row_predicted_has_no_precision(pool):
+    X, _, model = pool[:3]
+    with pytest.raises(ValueError, match="predicts the class 1 for no row"):
+        estimate(model, "precision").ask(10, X[model.predict(X) == 0])
+
+
+def test_several_values_are_for_estimate(pool):
+    X = pool[0]
+    with pytest.raises(ValueError, match=r"ask for all of them with estimate\(loss\)"):
+        estimate(loss=lambda X: X[:, :2]).fit(X)
+
+
 def test_what_cannot_be_told(pool):
     told = estimate()
     with pytest.raises(ValueError, match=r"call ask\(n, X\) first"):

@@ -20,6 +20,7 @@ from sklearn_awsgd._importance.stage import (
     Drawn,
     Scores,
     Stage,
+    fit_shapes,
     round_to,
     shrunken_slope,
 )
@@ -56,7 +57,7 @@ def test_stage_has_the_moments_of_all_possible_samples(with_score):
         rows = np.array(first + second)
         if with_score:
             sums = np.bincount(cell_of, score)
-            scores = Scores(sums, prior=np.ones(2))
+            scores = Scores(sums, shapes=np.ones((2, 1)))
             extra = [scores]
         drawn = Drawn(cell_of[rows], parts[rows], score[rows] if with_score else None)
         stage = Stage(drawn, sizes, known_sum, half_mass, TwoMeans(), 1, *extra)
@@ -109,7 +110,7 @@ def test_one_more_event_does_not_shrink_with_the_score():
     cells = np.repeat([0, 1, 2, 3], [10, 90, 10, 90])
     values = np.where(cells % 2 == 0, 0.01, 1.0)
     values[[20, 120]] = 7.0
-    score = Scores(np.zeros(2), np.ones(4))
+    score = Scores(np.zeros(2), np.ones((4, 1)))
     stage = Stage(
         Drawn(cells, values[:, None], values), np.array([900, 100, 900, 100]),
         np.zeros((2, 1)), np.array([0.5, 0.5]), Mean(), 1, score,
@@ -117,6 +118,42 @@ def test_one_more_event_does_not_shrink_with_the_score():
     mean = (900 * 0.01 + 100 * values[10:100].mean()) / 1000
     weight = (890 / np.log(900 / 890) + 10 / np.log(100 / 10)) / 900
     assert_allclose(stage.events()[0, 0], weight * (7.0 - mean))
+
+
+def test_squares_are_fitted_by_shapes():
+    """Values as large as the score, or events as probable as it, or neither."""
+    random = np.random.default_rng(0)
+    score = np.geomspace(0.01, 10, 24)
+    shapes = np.stack([np.ones(24), score / score.mean(), score**2 / np.mean(score**2)])
+    rows = np.full((3, 24), 40.0)
+    squares = shapes * random.chisquare(40, (3, 24))
+    expected = fit_shapes(np.stack([shapes.T] * 3), squares, rows).reshape(3, 24)
+    equal = shapes.mean(axis=0)
+    for truth, fitted in zip(shapes, expected):
+        assert_allclose(fitted[8:], truth[8:], rtol=0.6)
+        ratio, before = fitted / truth, equal / truth
+        assert np.ptp(np.log(ratio)) < 0.7 * np.ptp(np.log(before))
+    # What is so well told by the shapes stays as it is, and nothing gives nothing.
+    same = fit_shapes(shapes.T[None], (40 * equal)[None], rows[:1])
+    assert_allclose(same, equal)
+    assert not fit_shapes(shapes.T[None], np.zeros((1, 24)), rows[:1]).any()
+
+
+@pytest.mark.parametrize("scale", [1e-70, 1.0, 1e65])
+def test_shapes_of_one_label_do_not_explain_another(scale):
+    """Squares are larger in a label of larger scores, and not inside of it."""
+    random = np.random.default_rng(0)
+    cells = np.repeat(np.arange(24), 50)
+    score = np.tile(np.geomspace(0.1, 3, 6), 4) * np.repeat([1, 10, 1, 10], 6)
+    level = scale * np.repeat([1.0, 10.0, 1.0, 10.0], 6)
+    values = level[cells] * random.normal(size=len(cells))
+    shapes = np.stack([score**k / np.mean(score**k) for k in (0, 1, 2)], axis=1)
+    stage = Stage(
+        Drawn(cells, values[:, None], score[cells]), np.full(24, 1000),
+        np.zeros((2, 1)), np.array([0.5, 0.5]), Mean(), 2, Scores(np.zeros(2), shapes),
+    )  # fmt: skip
+    expected = stage._expect(shapes).reshape(4, 6)
+    assert (expected.max(axis=1) < 3 * expected.min(axis=1)).all()
 
 
 def test_differences_and_events_are_always_possible():

@@ -6,7 +6,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import stdtrit
 
-from sklearn_awsgd._importance.losses import Integrand
+from sklearn_awsgd._importance.losses import Integrand, take_rows
+from sklearn_awsgd._importance.ranks import area_values
 from sklearn_awsgd._importance.stratified import StratifiedRounds
 from sklearn_awsgd._importance.targets import Function, Mean
 
@@ -96,6 +97,8 @@ def estimate_loss(integrator, estimator, loss, function, groups, confidence):
 def _values(rounds, rows, estimator, loss):
     """Return values at rows and what is wanted of them; None for means of columns."""
     integrand = rounds.pool.integrand
+    if isinstance(loss, str) and loss == "roc_auc":
+        return _area(rounds, rows, estimator)
     if isinstance(loss, str):
         other = Integrand(estimator, loss, integrand.X, integrand.y)
         if other.metric.over != integrand.metric.over:
@@ -114,6 +117,21 @@ def _values(rounds, rows, estimator, loss):
             "row of evaluated_, or a row of several for each."
         )
     return (values[:, None], Mean()) if values.ndim == 1 else (values, None)
+
+
+def _area(rounds, rows, estimator):
+    """Return values whose mean is the area under the ROC curve, and their target."""
+    integrand = rounds.pool.integrand
+    if integrand.y is None or estimator is None or integrand.metric.over == "positives":
+        raise ValueError(
+            "loss='roc_auc' needs a fitted estimator, y, and rows of both classes, but "
+            f"the rows were drawn for loss={integrand.loss!r} of "
+            f"estimator={estimator!r}; call fit with both, for 'balanced_accuracy' or "
+            "'log_loss'."
+        )
+    models = estimator if isinstance(estimator, tuple) else (estimator,)
+    X, y = take_rows(integrand.X, rows), np.asarray(integrand.y)
+    return area_values(rounds, models, X, y)
 
 
 def _of_clusters(rounds, values, target, groups, confidence):

@@ -377,7 +377,9 @@ default=None
             Some of the rows that :meth:`ask` gave, from one call or several.
         values : array-like of shape (n_rows,) or (n_rows, n_values)
             Their losses; of rates numerator and denominator, as "precision" has true
-            and predicted positives.
+            and predicted positives. With an `estimator` and without y, "precision" asks
+            for rows that are predicted to be positive alone, and takes one number for
+            each: whether it is.
 
         Returns
         -------
@@ -417,9 +419,9 @@ default=None
         ----------
         loss : str, callable or array-like of shape (n_evaluated,) or \
 (n_evaluated, n_values)
-            As the parameter `loss`, in which case the model is called for these rows;
-            or the values of the loss at the rows of `evaluated_`. A callable or an
-            array may have several values for each row.
+            As the parameter `loss`, in which case the model is called for these rows,
+            or "roc_auc"; or the values of the loss at the rows of `evaluated_`. A
+            callable or an array may have several values for each row.
         function : callable, default=None
             Takes the vector of the means of all values and returns the number that is
             wanted, such as a ratio: a smooth function, for the delta method. None for

@@ -7,6 +7,7 @@ from sklearn_awsgd._importance.metrics import (
     ERRORS,
     METRICS,
     RATES,
+    TOLD_PRECISION,
     Metric,
     probability_of_label,
 )
@@ -86,6 +87,10 @@ class Integrand:
                     "give a callable loss(X_rows, y_rows)."
                 )
             self.metric = METRICS[loss]
+            labels_are_told = told and y is None and hasattr(estimator, "predict")
+            if labels_are_told and loss == "precision":
+                # What is predicted can be known before.
+                self.metric = TOLD_PRECISION
         elif loss is None or callable(loss):
             self.metric = Metric(None, Mean())
         else:
@@ -96,7 +101,8 @@ class Integrand:
                 "give a callable loss(estimator, X, y)."
             )
         needs_y = (loss is None or isinstance(loss, str)) and not told
-        if (needs_y or self.metric.over != "rows") and y is None:
+        needs_y = needs_y or self.metric.over in ("positives", "classes")
+        if needs_y and y is None:
             raise ValueError(
                 "This estimator requires y to be passed, but the target y is None; "
                 "without y give a callable loss(X_rows)."
@@ -112,6 +118,8 @@ class Integrand:
         """Return the weights of rows, zero for those that do not matter."""
         if self.metric.over == "rows":
             return weights
+        if self.metric.over == "predicted":
+            return self._predicted(weights)
         classes, index = np.unique(np.asarray(self.y), return_inverse=True)
         if self.metric.over == "classes":
             return weights / np.bincount(index, weights)[index]
@@ -121,6 +129,23 @@ class Integrand:
         if not weights.any():
             raise ValueError(
                 f"y has no row of the class {positive!r}, so there is no {self.loss}."
+            )
+        return weights
+
+    def _predicted(self, weights):
+        """Return the weights of rows, zero for those not predicted to be positive."""
+        classes = np.asarray(self.models[0].classes_)
+        if len(classes) != 2:
+            raise ValueError(
+                f"loss={self.loss!r} is of binary classifiers, but estimator has "
+                f"{len(classes)} classes; use one of one class against the rest."
+            )
+        predicted = np.asarray(self.models[0].predict(self.X))
+        weights = np.where(predicted == classes[1], weights, 0.0)
+        if not weights.any():
+            raise ValueError(
+                f"estimator predicts the class {classes[1]} for no row, so there is no "
+                f"{self.loss}."
             )
         return weights
 
@@ -196,6 +221,12 @@ class Integrand:
             raise ValueError(
                 f"{returned} shape {values.shape} for {n} rows; it must be {n} "
                 "numbers, one for each row."
+                + (
+                    " Rows are drawn for one number: fit it to that which matters "
+                    "most, or a sum, and ask for all of them with estimate(loss)."
+                    if values.ndim == 2 and len(values) == n
+                    else ""
+                )
             )
         # A cast would cut complex numbers and count days.
         if values.dtype.kind in "cmM":
@@ -288,6 +319,9 @@ def surrogate_score(surrogate, integrand, X, y, n):
             "surrogate is a model, but there is no estimator whose place it could take "
             "in the loss; give an array of scores, one for each row."
         )
+    elif integrand.metric.over == "predicted" and hasattr(surrogate, "predict_proba"):
+        # Labels are what is told.
+        score = np.asarray(surrogate.predict_proba(X))[:, -1]
     elif integrand.loss in ERRORS and hasattr(surrogate, "predict_proba"):
         # Finer than the loss of 0 or 1: how probable it is.
         score = 1 - probability_of_label(surrogate, X, y)[1]

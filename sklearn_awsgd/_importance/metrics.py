@@ -133,9 +133,9 @@ class Metric:
         or of a function given by the user.
     target : Mean, Ratio, Root or Correlation
         What is made of their means.
-    over : {"rows", "positives", "classes"}
-        Which rows count: all of them, those of the second class, or all with the same
-        weight for each class.
+    over : {"rows", "positives", "predicted", "classes"}
+        Which rows count: all of them, those of the second class, those predicted to be
+        of it, or all with the same weight for each class.
     """
 
     function: Callable | None
@@ -165,6 +165,8 @@ METRICS = {
     "neg_mean_absolute_error": Metric(negated(absolute_error), Mean(NEGATIVE)),
     "neg_root_mean_squared_error": Metric(squared_error, Root()),
 }
+# Precision where labels are told: the share of positives among rows predicted to be.
+TOLD_PRECISION = Metric(None, Mean(UNIT, two_valued=True), over="predicted")
 # Those of positives, of which a surrogate is scored in its own way.
 RATES = ("precision", "recall", "f1", "jaccard", "matthews_corrcoef")
 ERRORS = ("zero_one", "accuracy", "balanced_accuracy")

@@ -197,7 +197,8 @@ def _plan_rows(estimator, sampler, X, given, generator, told, is_more):
         # Passes without replacement are what one stratum is.
         sampler = StrataSampler()
     if sampler.update == "moments" and estimator.control_variate:
-        rounds = StratifiedRounds(pool, sampler, generator, strata, learned)
+        for_width = estimator.rtol is not None or estimator.atol is not None
+        rounds = StratifiedRounds(pool, sampler, generator, strata, learned, for_width)
         return rounds, total
     if learned is not None:
         raise ValueError(

@@ -157,7 +157,9 @@ class Rounds(ABC):
                 for other in (1, 0)
             ]
         )
-        self._active = n_draws < wanted
+        # A half that is too small to say what the other should have must not rest: the
+        # other one would go on alone, and nothing would ever end it.
+        self._active = (n_draws < wanted) | ~np.isfinite(wanted[::-1])
         if self.foresees_end:
             missing = np.maximum(wanted - n_draws, 0.0).sum()
             self.end_in_sight = self.n_draws + missing

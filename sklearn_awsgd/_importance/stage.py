@@ -18,7 +18,13 @@ UNSEEN_IN_ALL = 2.0
 # Rows of each cell that a score counts for in what is known of its spread.
 ROWS_IN_DOUBT = 3
 # Large values that what was guessed before counts for.
-EVENTS_IN_DOUBT = 10
+EVENTS_IN_DOUBT = 3
+# Steps from a guess of how squares go with the score to what was seen; and rows of each
+# cell that the guess of all labels counts for in one of them.
+SHAPE_STEPS = 10
+ROWS_OF_ALL_LABELS = 1
+# Least square to expect in a cell, relative to those of all.
+LEAST_EXPECTED = 1e-12
 # Large values that the spread of the bins around a bin counts for, and the weights of
 # the bins at a distance of 0, 1 and 2.
 EVENTS_AROUND = 2
@@ -44,12 +50,12 @@ class Scores:
     ----------
     sums : ndarray of shape (2,)
         Sum of the scores of each half.
-    prior : ndarray of shape (2 * n_strata,)
-        Squares to expect in each cell, up to a factor.
+    shapes : ndarray of shape (2 * n_strata, n_shapes)
+        Squares to expect in each cell, up to a factor, as different beliefs have it.
     """
 
     sums: np.ndarray
-    prior: np.ndarray
+    shapes: np.ndarray
 
 
 @dataclass
@@ -207,11 +213,11 @@ class Stage:
         unseen = min(UNSEEN_EVENTS, UNSEEN_IN_ALL / self._n_groups)
         hidden = unseen * event2[self._half] / np.maximum(n_half * group_share, 1)
         self.squares = squares / np.maximum(n - 1, 1)
-        self._look_around(fourth / n)
+        expected = np.ones(len(sizes))
         if scores is not None:
-            scale = self._by_half(sizes * self.squares)
-            scale /= np.maximum(self._by_half(sizes * scores.prior), 1e-300)
-            expected = scale[self._half] * scores.prior
+            expected = self._expect(scores.shapes)
+        self._look_around(fourth / n, expected)
+        if scores is not None:
             doubt = ROWS_IN_DOUBT * len(sizes) / 2
             doubt = doubt / (doubt + n_half)
             self.squares += doubt * (expected - self.squares)
@@ -255,24 +261,48 @@ class Stage:
         square = np.bincount(group, weight * far**2, n_groups) / total - mean**2
         return np.sqrt(np.maximum(square, 0.0))[self._group]
 
-    def _look_around(self, fourth):
+    def _expect(self, shapes):
+        """Return the squares that the score lets expect in each cell.
+
+        They are a mixture of the shapes, fitted first to each half, then to each label
+        of it, where some rows more are as the half says.
+        """
+        rows = np.maximum(self.counts - 1, 0)
+        squares = rows * self.squares
+
+        def fit(n_parts, squares, rows):
+            by_part = (x.reshape(n_parts, -1) for x in (squares, rows))
+            return fit_shapes(shapes.reshape(n_parts, -1, shapes.shape[1]), *by_part)
+
+        half = fit(2, squares, rows)
+        if self._n_groups == 1:
+            return half
+        squares, rows = squares + ROWS_OF_ALL_LABELS * half, rows + ROWS_OF_ALL_LABELS
+        return fit(2 * self._n_groups, squares, rows)
+
+    def _look_around(self, fourth, expected):
         """Draw the spreads of bins towards those of the bins around them.
 
         If a bin in which no large value has been seen were left alone for that, the
         halves would agree to leave it alone, and its rare values would be missing from
         the mean: each half would have listened to itself, by way of the other one. Next
         to bins that have some it is not left alone: large values are counted, and those
-        around count as some more of them, in as many rows as they would come from.
+        around count as some more of them, in as many rows as they would come from. What
+        is compared is how far squares are beyond those that the score lets expect.
 
         Parameters
         ----------
         fourth : ndarray of shape (2 * n_strata,)
             Mean fourth power of the deviations of each cell.
+        expected : ndarray of shape (2 * n_strata,)
+            Squares to expect in each cell.
         """
-        square, fourth = self._around(self.squares), self._around(fourth)
+        unit = np.where(expected > 0, expected, 1.0)
+        square = self._around(self.squares / unit)
+        fourth = self._around(fourth / unit / unit)
         rows = EVENTS_AROUND * fourth / np.where(square > 0, square, 1.0) ** 2
         n = np.maximum(self.counts, 1)
-        self.squares = (n * self.squares + rows * square) / (n + rows)
+        self.squares = (n * self.squares + rows * square * unit) / (n + rows)
 
     def _around(self, x):
         """Return the weighted mean over the bins around each, of the same label."""
@@ -381,6 +411,39 @@ def beyond_seen(values):
         tail = np.partition(tail, -ROWS_IN_TAIL)[-ROWS_IN_TAIL:]
     index = np.log(tail / tail.min()).sum() / (len(tail) - 1)
     return float(min(np.exp(index), MOST_BEYOND))
+
+
+def fit_shapes(shapes, squares, rows):
+    """Return mixtures of shapes that are fitted to the squares of cells.
+
+    A sum of squares scatters as much as it is large. These are multiplicative steps to
+    the largest likelihood of gamma distributions with a degree of freedom for each row,
+    from shapes of equal weights; few, so that it does not go far for little reason.
+
+    Parameters
+    ----------
+    shapes : ndarray of shape (n_parts, n_cells, n_shapes)
+        Squares to expect of a row in each cell, up to a factor, each on its own.
+    squares, rows : ndarray of shape (n_parts, n_cells)
+        Sums of squares, and of how many rows they are.
+
+    Returns
+    -------
+    expected : ndarray of shape (n_parts * n_cells,)
+        Squares to expect of a row in each cell.
+    """
+    first = (rows * shapes.mean(axis=2)).sum(axis=1)
+    scale = squares.sum(axis=1) / np.where(first > 0, first, 1.0)
+    weights = np.repeat(scale[:, None] / shapes.shape[2], shapes.shape[2], axis=1)
+    for _ in range(SHAPE_STEPS):
+        expected = np.einsum("pck,pk->pc", shapes, weights)
+        expected = np.maximum(expected, LEAST_EXPECTED * scale[:, None])
+        inverse = 1 / np.where(expected > 0, expected, np.inf)
+        seen = np.einsum("pck,pc->pk", shapes, squares * inverse * inverse)
+        fitted = np.einsum("pck,pc->pk", shapes, rows * inverse)
+        weights = weights * seen / np.where(fitted > 0, fitted, 1.0)
+    expected = np.einsum("pck,pk->pc", shapes, weights)
+    return np.maximum(expected, LEAST_EXPECTED * scale[:, None]).ravel()
 
 
 def shrunken_slope(x, y):

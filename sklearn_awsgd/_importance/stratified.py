@@ -19,10 +19,11 @@ from sklearn_awsgd._importance.rounds import Rounds
 from sklearn_awsgd._importance.stage import Scores, round_to
 from sklearn_awsgd._kernels._cells import fill
 
-# Largest share of the rows taken by label, whatever the score says, and how many shares
-# are tried.
-MOST_MIXING = 0.3
-TRIED_MIXINGS = 5
+# How much of the rates at which rows are taken is the same whatever the score says: how
+# many values are tried, and the largest where the budget ends a run and where the width
+# of the interval does.
+TRIED_MIXINGS = 10
+MOST_MIXING, MOST_MIXING_FOR_WIDTH = 0.4, 1.0
 # Widths of an interval: in standard errors, and in hidden events.
 ERRORS_IN_WIDTH, EVENTS_IN_WIDTH = 3.9, 2.7
 # Rows of each cell (a stratum in a half) that are taken first; a third moment needs 3.
@@ -45,6 +46,9 @@ class StratifiedRounds(Rounds):
         The strata to begin with.
     learned : LearnedStrata, default=None
         Makes other strata and scores now and then.
+    for_width : bool, default=False
+        Whether a narrow interval is wanted most, which has to allow for large values
+        where the score promises small ones; otherwise a small error is.
     """
 
     # A round of one row is possible, and so the budget can be spent to the last.
@@ -52,8 +56,9 @@ class StratifiedRounds(Rounds):
     stopping_sample_size = 200
     foresees_end = True
 
-    def __init__(self, pool, sampler, generator, strata, learned=None):
+    def __init__(self, pool, sampler, generator, strata, learned=None, for_width=False):
         super().__init__(pool, sampler)
+        self._most_mixing = MOST_MIXING_FOR_WIDTH if for_width else MOST_MIXING
         self._random = np.random.Generator(generator)
         self._learned = learned
         self._past_stages = []
@@ -125,9 +130,9 @@ class StratifiedRounds(Rounds):
             x = self._score[unknown]
             self._scores = Scores(
                 sums=np.bincount(self.half[unknown], x, 2),
-                prior=self._expected_squares(cells[unknown], x),
+                shapes=self._shapes(cells[unknown], x),
             )
-            self._first_spread = np.sqrt(self._scores.prior)
+            self._first_spread = np.sqrt(self._scores.shapes.mean(axis=1))
         else:
             # Between taking strata as they come and taking the same of all.
             self._first_spread = 1 / np.sqrt(np.maximum(self._sizes, 1))
@@ -135,19 +140,20 @@ class StratifiedRounds(Rounds):
         self._known_shares = {}
         self._stage = None
 
-    def _expected_squares(self, cells, score):
-        """Return the squares to expect in cells of rows with some scores.
+    def _shapes(self, cells, score):
+        """Return the squares to expect in cells of rows with some scores, by beliefs.
 
-        If values are as large as the score, squares go with its square; if values are
-        events and the score is their probability, they go with the score itself; and if
-        the score is no use, they are the same everywhere. Each is given a third.
+        If the score is no use, squares are the same everywhere; if values are events
+        and the score is their probability, they go with the score itself; and if values
+        are as large as the score, with its square. Before anything is known, each
+        belief is given a third.
         """
         n_cells, n = len(self._sizes), max(len(cells), 1)
-        total = self._sizes / 1.0
+        shapes = [np.ones(n_cells)]
         for shape in (np.abs, np.square):
             sums = np.bincount(cells, shape(score), n_cells)
-            total += sums * (n / (sums.sum() or 1.0))
-        return total / np.maximum(3 * self._sizes, 1)
+            shapes.append(sums * (n / (sums.sum() or 1.0)) / np.maximum(self._sizes, 1))
+        return np.stack(shapes, axis=1)
 
     def _shares(self, half):
         """Return which share of a half's rows each stratum should have."""
@@ -169,12 +175,20 @@ class StratifiedRounds(Rounds):
         shares = (1 - least) * weight + least * sizes / max(sizes.sum(), 1)
         if self._stage is None or self.n_strata == self._n_groups:
             return shares
-        # As if there were no score: the best division among labels.
+        # As if there were no score: the best division among labels; or none at all.
         by_label = sizes * self._stage.label_spread[self._cells(1 - half)]
-        by_label = (1 - least) * by_label / (by_label.sum() or 1.0)
-        by_label += least * sizes / max(sizes.sum(), 1)
-        mixings = np.linspace(0.0, MOST_MIXING, TRIED_MIXINGS)[:, None]
-        tried = (1 - mixings) * shares + mixings * by_label
+        by_size = sizes / max(sizes.sum(), 1)
+        by_label = (1 - least) * by_label / (by_label.sum() or 1.0) + least * by_size
+        # Errors and hidden values both go down with the sums of something over the rows
+        # taken of a stratum, so that it is squares of rates that are to be mixed.
+        mixings = np.linspace(0.0, self._most_mixing, TRIED_MIXINGS)[:, None] ** 2
+        tried = np.concatenate(
+            [
+                np.sqrt((1 - mixings) * shares**2 + mixings * safe**2)
+                for safe in (by_label, by_size)
+            ]
+        )
+        tried /= np.maximum(tried.sum(axis=1, keepdims=True), 1e-300)
         return tried[np.argmin(self._widths(half, tried))]
 
     def _widths(self, half, shares):
