@@ -65,6 +65,20 @@ FOUND = [
         alpha=1e-9,
         fit_intercept=False,
     ),
+    # Out of passes, along lines of the losses: there was no warning.
+    Case(
+        seed=354,
+        n_rows=6,
+        n_columns=20,
+        share=0.1,
+        columns="spread",
+        layout="F",
+        weights="whole",
+        loss="modified_huber",
+        penalty="l1",
+        alpha=1e-9,
+        tol=0.01,
+    ),
 ]
 
 

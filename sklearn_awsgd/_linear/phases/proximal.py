@@ -69,8 +69,10 @@ class ProximalDirection(Direction):
                 self.n_rows, self.objective.n_samples
             )
         self.left = left
-        # Out of passes, the estimate alone decides, without the certified gap.
-        return Proposal(step, slope, scale, min(here.gap, estimate), estimate)
+        # Out of passes the certificate decides, if there is one: along lines of the
+        # losses many steps gain little each, and models promise too little.
+        certified = here.gap if np.isfinite(here.gap) else estimate
+        return Proposal(step, slope, scale, min(here.gap, estimate), certified)
 
     def _minimize_model(self, here):
         """Return the minimiser of the model, and what the last sweep gained at most."""
