@@ -17,6 +17,7 @@ KERNELS = [
     "_coordinate_rates",
     "_linear",
     "_dual",
+    "_kinks",
     "_softmax",
     "_softmax_batch",
     "_batch",

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
-from sklearn.svm import LinearSVC, LinearSVR
 from sklearn_awsgd._kernels._losses import EpsilonInsensitive, Hinge
 
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
@@ -67,57 +66,32 @@ def count_active(monkeypatch):
 
 
 @pytest.mark.parametrize("tol", [1e-2, 1e-3, 1e-4])
-def test_hinge_as_linear_svc(tol, monkeypatch):
+def test_most_rows_are_not_looked_at_in_most_passes(tol, monkeypatch):
     found = count_active(monkeypatch)
     X, y = rare()
-    X = np.hstack([X, np.ones((len(X), 1))])
-    alpha, sign = 1e-3, np.where(y, 1, -1)
-    best = LinearSVC(
-        loss="hinge",
-        C=1 / (alpha * len(y)),
-        fit_intercept=False,
-        tol=1e-8,
-        max_iter=20_000,
-        random_state=0,
-    ).fit(X, y)
-
-    def value(model):
-        w = model.coef_.ravel()
-        return np.maximum(1 - sign * (X @ w), 0).mean() + alpha / 2 * w @ w
-
-    model = AWSGDClassifier(
-        "hinge", alpha=alpha, fit_intercept=False, tol=tol, random_state=0
-    ).fit(X, y)
-    assert value(model) <= (1 + tol) * value(best)
-    assert model.duality_gap_[0] >= value(model) - value(best) - 1e-9
-    # Most rows are not looked at in most passes.
+    settings = {"alpha": 1e-3, "tol": tol, "random_state": 0}
+    models = []
+    for _ in range(2):
+        model = AWSGDClassifier("hinge", penalty="elasticnet", l1_ratio=0.3, **settings)
+        models.append(model.fit(X, y))
+        monkeypatch.setattr(kinks, "MANY_NUMBERS", np.inf)
     assert found[-1] < len(y) / 4
+    some, every = (model.history_["objective"][-1] for model in models)
+    assert_allclose(some, every, rtol=tol)
 
 
-def test_epsilon_insensitive_as_linear_svr(monkeypatch):
+def test_residuals_next_to_a_kink(monkeypatch):
     found = count_active(monkeypatch)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((20_000, 8))
     y = X @ rng.standard_normal(8) + rng.standard_t(3, size=len(X))
-    alpha = 1e-3
-    best = LinearSVR(
-        epsilon=0.1,
-        C=1 / (alpha * len(y)),
-        fit_intercept=False,
-        tol=1e-8,
-        max_iter=20_000,
-        random_state=0,
-    ).fit(X, y)
-
-    def value(model):
-        losses = np.maximum(np.abs(y - X @ model.coef_) - 0.1, 0)
-        return losses.mean() + alpha / 2 * model.coef_ @ model.coef_
-
-    model = AWSGDRegressor(
-        "epsilon_insensitive", alpha=alpha, fit_intercept=False, random_state=0
-    ).fit(X, y)
-    assert value(model) <= (1 + 1e-3) * value(best)
+    values = []
+    for _ in range(2):
+        model = AWSGDRegressor("epsilon_insensitive", penalty=None, random_state=0)
+        values.append(model.fit(X, y).history_["objective"][-1])
+        monkeypatch.setattr(kinks, "MANY_NUMBERS", np.inf)
     assert found
+    assert_allclose(*values, rtol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -128,8 +102,8 @@ def test_epsilon_insensitive_as_linear_svr(monkeypatch):
 def test_forms_of_rows(form):
     X, y = rare()
     X = X.astype(np.float32).astype(float)
-    here = AWSGDClassifier("hinge", random_state=0).fit(X, y)
-    there = AWSGDClassifier("hinge", random_state=0).fit(form(X), y)
+    here = AWSGDClassifier("hinge", penalty="l1", random_state=0).fit(X, y)
+    there = AWSGDClassifier("hinge", penalty="l1", random_state=0).fit(form(X), y)
     values = [model.history_["objective"][-1] for model in (here, there)]
     assert_allclose(*values, rtol=2e-3)
 
@@ -138,7 +112,7 @@ def test_weights_and_warm_starts():
     X, y = rare()
     weight = np.random.default_rng(0).integers(0, 3, len(y))
     twice = np.repeat(np.arange(len(y)), weight)
-    model = AWSGDClassifier("hinge", tol=1e-4, random_state=0)
+    model = AWSGDClassifier("hinge", penalty="l1", tol=1e-4, random_state=0)
     weighted = model.fit(X, y, sample_weight=weight).history_["objective"][-1]
     repeated = model.fit(X[twice], y[twice]).history_["objective"][-1]
     assert_allclose(weighted, repeated, rtol=2e-4)

@@ -13,6 +13,9 @@ cdef class Loss:
     cdef double evaluate(self, double y, double z, double* derivative) noexcept nogil
     # d2f/dz2, given what `evaluate` said of the derivative.
     cdef double curvature(self, double y, double z, double derivative) noexcept nogil
+    # Where a loss with kinks is zero: beyond `low` and `high` it rises as a line of
+    # slope -1 and 1. What is infinite is never reached.
+    cdef void flat(self, double y, double* low, double* high) noexcept nogil
     # All three of n rows, for exact passes.
     cdef void evaluate_many(
         self, const double* y, const double* z, Py_ssize_t n, double* losses,

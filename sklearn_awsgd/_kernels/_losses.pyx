@@ -68,6 +68,10 @@ cdef class Loss:
     cdef double curvature(self, double y, double z, double derivative) noexcept nogil:
         return 0.0
 
+    cdef void flat(self, double y, double* low, double* high) noexcept nogil:
+        low[0] = -INFINITY
+        high[0] = INFINITY
+
     cdef void evaluate_many(
         self, const double* y, const double* z, Py_ssize_t n, double* losses,
         double* derivatives, double* curvatures
@@ -90,6 +94,16 @@ cdef class Loss:
     def rounded(self, double width):
         """Return a smooth loss, above this one by at most ``2 log(2) width``."""
         return self
+
+    def flat_ends(self, const double[::1] y):
+        """Return where losses with kinks begin to rise, below and above; see `flat`."""
+        cdef Py_ssize_t k, n = y.shape[0]
+        low, high = np.empty(n), np.empty(n)
+        cdef double[::1] low_view = low, high_view = high
+        with nogil:
+            for k in range(n):
+                self.flat(y[k], &low_view[k], &high_view[k])
+        return low, high
 
     def second_derivatives(self, const double[::1] y, const double[::1] z):
         """Return the second derivatives at arrays of targets and predictions."""
@@ -207,6 +221,10 @@ cdef class Hinge(Loss):
         derivative[0] = 0.0
         return 0.0
 
+    cdef void flat(self, double y, double* low, double* high) noexcept nogil:
+        low[0] = self.threshold if y > 0.0 else -INFINITY
+        high[0] = INFINITY if y > 0.0 else -self.threshold
+
 
 cdef class SquaredHinge(Loss):
     """max(0, 1 - y z)^2."""
@@ -323,6 +341,10 @@ cdef class EpsilonInsensitive(Loss):
             return excess
         derivative[0] = 0.0
         return 0.0
+
+    cdef void flat(self, double y, double* low, double* high) noexcept nogil:
+        low[0] = y - self.epsilon
+        high[0] = y + self.epsilon
 
 
 cdef class SquaredEpsilonInsensitive(Loss):

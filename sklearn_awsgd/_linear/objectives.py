@@ -130,7 +130,7 @@ class LinearObjective(Objective):
             if sum(map(abs, sums[0] + sums[1])) <= MOST_CANCELLED * self._least:
                 self.mix_dual(*self._dual_point(gradients, sums))
             if self._dual is not None:
-                gap = value - self._lower_bound()
+                gap = value - self.lower_bound()
         if self.alpha_l1 > 0:
             gap += self.alpha_l1 * np.abs(w).sum()
         gradient = gradients[0] + gradients[1]
@@ -170,7 +170,7 @@ class LinearObjective(Objective):
             return
         if self.alpha_l1 > 0:
             penalties = self.alpha_l1, self.alpha
-            if penalized_bound(value, mean, *penalties) > self._lower_bound():
+            if penalized_bound(value, mean, *penalties) > self.lower_bound():
                 self._dual = value, mean
             return
         old_value, old_mean = self._dual
@@ -182,7 +182,7 @@ class LinearObjective(Objective):
             old_mean + share * change,
         )
 
-    def _lower_bound(self):
+    def lower_bound(self):
         """Return the best lower bound of the minimum."""
         value, mean = self._dual
         if self.alpha_l1 > 0:

@@ -132,7 +132,10 @@ class LinearSums:
             Draws the sample.
         """
         if n_rows >= self.n_samples:
+            # Of a loss with lines, many rows have no curvature.
             chosen, times = np.arange(self.n_samples), 1.0
+            if floor == 0:
+                chosen = np.flatnonzero(curvatures)
         else:
             size = self.sizes(curvatures, floor)
             chosen, times = self.blocks.sample(size, n_rows, rng)

@@ -10,6 +10,7 @@ from scipy.special import logsumexp
 
 from sklearn_awsgd._kernels._coordinate_rates import make_steps
 from sklearn_awsgd._kernels._dual import DualSteps
+from sklearn_awsgd._kernels._kinks import KinkSteps
 from sklearn_awsgd._kernels._linear import LinearProblem
 from sklearn_awsgd._kernels._losses import Huber, Loss
 from sklearn_awsgd._kernels._rows import Rows
@@ -200,24 +201,32 @@ class LinearTask(Task):
             rows, self.loss, self.target.values, data.norms2, steps, data.loss_scale
         )
 
-    def make_dual_problem(self, plan):
-        """Return the compiled dual steps of a DualPlan."""
+    def make_dual_problem(self, hold):
+        """Return the compiled dual steps; `hold` is what holds the intercept."""
+        return DualSteps(*self._dual_arguments(hold))
+
+    def make_kink_problem(self, hold, rows, shuffle):
+        """Return the compiled dual steps of a loss with kinks, over some rows."""
+        generator = self.generator if shuffle else None
+        return KinkSteps(rows, generator, *self._dual_arguments(hold))
+
+    def _dual_arguments(self, hold):
+        """Return what compiled dual steps are made of."""
         data = self.data
-        return DualSteps(
+        return (
             Rows(data.X),
-            self.loss.rounded(plan.width),
+            self.loss,
             self.target.values,
             data.norms2,
             self.states[0],
             data.mass,
             self.penalty.l2,
-            plan.hold if self.fit_intercept else None,
+            hold if self.fit_intercept else None,
         )
 
-    def first_dual_norms2(self, plan):
-        """Return the squared gradient norm of each row at the start of a DualPlan."""
-        loss = self.loss.rounded(plan.width)
-        derivatives = loss(self.target.values, self._constant())[1]
+    def first_dual_norms2(self):
+        """Return the squared gradient norm of each row at the start of dual steps."""
+        derivatives = self.loss(self.target.values, self._constant())[1]
         return derivatives**2 * (self.data.norms2 + self.fit_intercept)
 
     def make_objective(self, width=0.0):

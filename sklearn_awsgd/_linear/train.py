@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sklearn_awsgd._linear.phases.dual import plan_dual_steps, take_dual_steps
+from sklearn_awsgd._linear.phases.kink_steps import plan_kink_steps, take_kink_steps
 from sklearn_awsgd._linear.phases.kinks import descend_over_kinks
 from sklearn_awsgd._linear.phases.sampling import (
     first_draws_pay,
@@ -75,17 +76,20 @@ def train_to_optimum(task, draws, budget, log):
     The parameters and the result are those of :func:`train`.
     """
     outcome, report, dual_point = Outcome(), None, None
-    if not task.has("coef"):
-        if task.fit_intercept:
-            if task.target.is_constant:
-                return solve_constant(task, log)
-            task.begin_at_constants()
-        # Dual steps go back and forth over all rows, which a source gives in order.
-        plan = None
-        if not task.data.is_source:
-            plan = plan_dual_steps(task, budget.tol)
-        if plan is not None:
-            dual = take_dual_steps(task, plan, draws, budget, log)
+    if not task.has("coef") and task.fit_intercept:
+        if task.target.is_constant:
+            return solve_constant(task, log)
+        task.begin_at_constants()
+    # Dual steps go back and forth over all rows, which a source gives in order.
+    hold = plan_kink_steps(task)
+    if hold is not None:
+        outcome, report = take_kink_steps(task, hold, draws, budget, log)
+        if report is None:
+            return outcome
+    elif not task.has("coef"):
+        hold = plan_dual_steps(task)
+        if hold is not None:
+            dual = take_dual_steps(task, hold, draws, budget, log)
             outcome, report, dual_point = dual.outcome, dual.report, dual.dual_point
         elif budget.max_passes > 1 and suits_dual_steps(task):
             outcome, report = take_softmax_steps(task, budget, log)

@@ -271,6 +271,18 @@ MUTANTS = [
         "test_factorization_ends.py",
     ),
     Mutant(
+        "kinks: rows are set aside though they are not settled",
+        "if moved == 0.0 and away > self.reach:",
+        "if away > self.reach:",
+        "test_kink_steps.py",
+    ),
+    Mutant(
+        "kinks: smooth losses forget the multiplier",
+        "s = z[i] + width * a[i]",
+        "s = z[i]",
+        "test_kink_steps.py",
+    ),
+    Mutant(
         "active rows: the lines of the others have no slope",
         "return gradients + self._slopes, sums, curvatures",
         "return gradients, sums, curvatures",

@@ -5,9 +5,10 @@ variates (:class:`~sklearn_awsgd._kernels._dual.DualSteps`) come before the desc
 Each touches the nonzeros of one row, and their dual objective is a lower bound of the
 minimum that is tight enough to stop by.
 
+Losses with kinks have steps of their own (``kink_steps.py``).
+
 The constants were chosen while looking at the wide ones of the sets that
-``benchmarks/bench_time_to_optimum.py`` lists in SEEN, newsgroups and `sparse`; those
-for kinks on newsgroups with the hinge loss (``benchmarks/bench_sampling.py``).
+``benchmarks/bench_time_to_optimum.py`` lists in SEEN, newsgroups and `sparse`.
 """
 
 import math
@@ -17,17 +18,14 @@ import numpy as np
 
 from sklearn_awsgd._kernels._samplers import ShuffledPasses
 from sklearn_awsgd._linear.curvature import MOST_PARAMETERS, expectation
-from sklearn_awsgd._linear.phases.descent import ROUNDING_ERROR, Report
+from sklearn_awsgd._linear.phases.descent import Report
 from sklearn_awsgd._solver.records import Log
 from sklearn_awsgd._solver.runs import Outcome
 
 # The curvature of a row, relative to what the penalty gives it. The larger, the more
 # passes the steps need; beyond this the descent is quicker.
 LARGEST_RATIO = 64.0
-# The same for losses with kinks, for which the descent takes many more passes.
-LARGEST_RATIO_WITH_KINKS = 800.0
-# Passes are slow, and the descent quicker, if more of the gap is left after two. With
-# kinks the descent is never quicker.
+# Passes are slow, and the descent quicker, if more of the gap is left after two.
 SLOW_PASSES = 0.7
 # Draws by what is learned of the rows, before the passes: as a share of the rows.
 SHARE_DRAWN_LEARNED = 1 / 2
@@ -42,18 +40,6 @@ BLOCK_SHARE = 3e-4
 HOLD = 0.003
 # Least mean curvature, as a share of the largest that the loss can have.
 LEAST_MEAN_CURVATURE = 1e-3
-# The width of the rounding is this part of tol times the objective at the start, as it
-# has to matter less than tol at the end too, and as if tol were at least SMALLEST_TOL.
-ROUNDING_SHARE = 4096
-SMALLEST_TOL = 1e-9
-
-
-@dataclass(frozen=True)
-class DualPlan:
-    """How to take dual steps."""
-
-    width: float  # over which the kinks of the loss are rounded
-    hold: float  # what holds the intercept
 
 
 @dataclass
@@ -70,36 +56,27 @@ def curvature_ratio(curvature, mass, norms2, alpha):
     return curvature * expectation(norms2, mass) / (alpha * len(norms2))
 
 
-def plan_dual_steps(task, tol):
-    """Return a DualPlan, or None where dual steps do not pay.
+def plan_dual_steps(task):
+    """Return what holds the intercept, or None where dual steps do not pay.
 
-    They are for wide data and an l2 penalty that is felt. The kinks of a loss that has
-    any are rounded, over a width that matters less than `tol` unless the objective
-    falls to a small part of what it is.
+    They are for wide data, an l2 penalty that is felt and a loss without kinks.
     """
     alpha, mass = task.penalty.l2, task.data.mass
     if (
-        not task.has_dual_steps
+        not (task.has_dual_steps and task.is_smooth)
+        or task.data.is_source
         or task.n_features < MOST_PARAMETERS
         or not (alpha > 0 and task.penalty.l1 == 0)
     ):
         return None
-    loss, y, width = task.loss, task.target.values, 0.0
+    loss, y = task.loss, task.target.values
     z = np.full(len(y), task.states[0]["intercept"][0])
-    if task.is_smooth:
-        curvatures = loss.second_derivatives(y, z)
-        # Where all rows lie on lines of their losses there is none yet.
-        least = LEAST_MEAN_CURVATURE * loss.smoothness
-        curvature = max(expectation(curvatures, mass), least)
-    else:
-        # That of a parabola as high as the loss at the distance of the targets.
-        value = expectation(loss(y, z)[0], mass)
-        curvature = value / task.target.spread**2
-        width = max(tol or 0.0, SMALLEST_TOL) * value / ROUNDING_SHARE
+    curvatures = loss.second_derivatives(y, z)
+    # Where all rows lie on lines of their losses there is none yet.
+    least = LEAST_MEAN_CURVATURE * loss.smoothness
+    curvature = max(expectation(curvatures, mass), least)
     ratio = curvature_ratio(curvature, mass, task.data.norms2, alpha)
-    if not 0 < ratio <= (LARGEST_RATIO_WITH_KINKS if width else LARGEST_RATIO):
-        return None
-    return DualPlan(width, HOLD * curvature)
+    return HOLD * curvature if 0 < ratio <= LARGEST_RATIO else None
 
 
 class DualStop:
@@ -109,8 +86,7 @@ class DualStop:
     is small enough, one exact pass tells.
 
     `evaluate` takes the dual point of the variates and returns the Evaluation of the
-    current parameters; `scale` takes the gap to the objective that the solver knows;
-    `slow` is the share of the gap that slow passes leave, of two.
+    current parameters; `scale` takes the gap to the objective that the solver knows.
 
     Attributes
     ----------
@@ -122,9 +98,9 @@ class DualStop:
 
     last_score = np.nan
 
-    def __init__(self, problem, evaluate, tol, max_passes, scale=1.0, slow=SLOW_PASSES):
+    def __init__(self, problem, evaluate, tol, max_passes, scale=1.0):
         self.problem, self.evaluate, self.tol = problem, evaluate, tol
-        self.max_passes, self.scale, self.slow = max_passes, scale, slow
+        self.max_passes, self.scale = max_passes, scale
         self.end, self.n_exact = None, 0
         # What the rows met in the last passes had of the gap.
         self._met = []
@@ -150,7 +126,7 @@ class DualStop:
                 self.end = here
                 return True
         self.problem.recenter()
-        slow = len(self._met) > 2 and last > self.slow * self._met[-3]
+        slow = len(self._met) > 2 and last > SLOW_PASSES * self._met[-3]
         return slow or self.n_passes >= self.max_passes
 
     def _guess(self):
@@ -163,35 +139,29 @@ class DualStop:
         return np.sqrt(last / before) * last if before > 0 else last
 
 
-def take_dual_steps(task, plan, draws, budget, log):
-    """Go towards the optimum by dual steps, as a DualPlan says; return a DualResult.
+def take_dual_steps(task, hold, draws, budget, log):
+    """Go towards the optimum by dual steps; return a DualResult.
 
     The first rows are drawn by what is learned of them; then the passes are shuffled,
-    as draws with replacement leave out a third of the rows.
+    as draws with replacement leave out a third of the rows. `hold` is what holds the
+    intercept, from `plan_dual_steps`.
     """
-    kinks, n_rows = plan.width > 0, draws.n_rows
+    n_rows = draws.n_rows
     n_first = math.ceil(SHARE_DRAWN_LEARNED * n_rows)
     clock = task.states[0]["clock"]
-    problem = task.make_dual_problem(plan)
-    objective = task.make_objective(plan.width)
+    problem = task.make_dual_problem(hold)
+    objective = task.make_objective()
 
     def evaluate(dual_point):
         objective.mix_dual(*dual_point)
         here = objective(task.parameters())
-        later.add_exact(
-            int(clock[0]) - n_first,
-            here.value,
-            here.gap + ROUNDING_ERROR * plan.width,
-        )
+        later.add_exact(int(clock[0]) - n_first, here.value, here.gap)
         return here
 
     tol = 0.0 if budget.tol is None else budget.tol
-    # With rounded kinks, half of the tolerance is for what that changes.
-    tol = tol / 2 if kinks else tol
-    slow = np.inf if kinks else SLOW_PASSES
-    stop = DualStop(problem, evaluate, tol, budget.max_passes, log.scale, slow)
+    stop = DualStop(problem, evaluate, tol, budget.max_passes, log.scale)
 
-    opened = draws.open(task, task.first_dual_norms2(plan))
+    opened = draws.open(task, task.first_dual_norms2())
     first = replace(budget, max_passes=1)
     outcome = draws.run(problem, opened, n_first, first, log, stop)
     draws.keep(task, opened)
@@ -213,12 +183,10 @@ def take_dual_steps(task, plan, draws, budget, log):
     outcome.n_draws += after.n_draws + stop.n_exact * n_rows
     if stop.end is None and stop.n_passes >= budget.max_passes:
         # Nothing follows that would tell how far the optimum is.
-        gap = evaluate(problem.dual_point()).gap
-        outcome.duality_gap = gap + ROUNDING_ERROR * plan.width
-    if stop.end is None or ROUNDING_ERROR * plan.width > tol * stop.end.value:
-        # The bound of a rounded loss says nothing of one that is rounded otherwise.
-        return DualResult(outcome, dual_point=None if kinks else problem.dual_point())
-    end = Report(stop.end, n_passes=0, converged=True, width=plan.width)
+        outcome.duality_gap = evaluate(problem.dual_point()).gap
+    if stop.end is None:
+        return DualResult(outcome, dual_point=problem.dual_point())
+    end = Report(stop.end, n_passes=0, converged=True)
     return DualResult(outcome, report=end)
 
 

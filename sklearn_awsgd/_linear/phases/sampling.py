@@ -100,8 +100,8 @@ def first_draws_pay(task):
     return objective.sample_saves(first_sample_size(objective, exact=False))
 
 
-def sample_first(task, draws, budget, log):
-    """Start with the draws of at most one pass."""
+def count_first_draws(task, draws):
+    """Return how many rows are drawn at the start, of at most one pass."""
     n_draws = max(FEWEST_DRAWS, DRAWS_PER_PARAMETER * (task.n_features + 1))
     share = max(int(SHARE_DRAWN_FIRST * draws.n_rows), 1)
     if task.n_models > 1:
@@ -109,9 +109,15 @@ def sample_first(task, draws, budget, log):
     elif not task.data.is_source:
         # From a disk a row at random takes as long as a thousand in order.
         n_draws = max(n_draws, share)
+    return min(draws.n_rows, n_draws)
+
+
+def sample_first(task, draws, budget, log):
+    """Start with the draws of at most one pass."""
     problem, opened = draws.begin(task)
     one_pass = replace(budget, max_passes=1)
-    outcome = draws.run(problem, opened, min(draws.n_rows, n_draws), one_pass, log)
+    n_draws = count_first_draws(task, draws)
+    outcome = draws.run(problem, opened, n_draws, one_pass, log)
     draws.keep(task, opened)
     return outcome
 

@@ -1,0 +1,256 @@
+"""Losses with kinks and an l2 penalty: dual steps, then Newton's method.
+
+Dual steps (:class:`~sklearn_awsgd._kernels._kinks.KinkSteps`) are exact along each row
+and need no rounding. The first rows are drawn by what is learned of them; then sweeps
+set aside the rows that have nothing to say, and stop by the duality gap of the rows as
+they are met. A pass over all rows tells how far that is true. Where sweeps become slow,
+the rows that were not set aside are solved by Newton's method with multipliers.
+
+Constants were chosen on the sets that ``multipliers.py`` names, and on cover_2v4,
+"rare normal" and "rare correlated".
+"""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from sklearn_awsgd._linear.curvature import MOST_PARAMETERS, expectation
+from sklearn_awsgd._linear.phases.descent import Report
+from sklearn_awsgd._linear.phases.dual import HOLD, curvature_ratio
+from sklearn_awsgd._linear.phases.multipliers import (
+    CURVATURE_ROWS_PER_COLUMN,
+    RowsInPlay,
+    minimize_with_multipliers,
+)
+from sklearn_awsgd._linear.phases.sampling import count_first_draws
+from sklearn_awsgd._solver.runs import Outcome
+
+# On wide data the curvature of a row, relative to what the penalty gives it: beyond
+# this, passes over all rows are quicker. Chosen on newsgroups.
+LARGEST_KINK_RATIO = 800.0
+# First draws, as a share of the rows, at most.
+SHARE_DRAWN_LEARNED = 1 / 2
+# Least tolerance: closer to the optimum rounding decides. So it does where hardly
+# anything is left of the objective, relative to that of the best constant.
+LEAST_KINK_TOL = 1e-10
+LEAST_VALUE = 1e-10
+# What a sweep costs, in passes over the same rows; sweeps whose rate is looked at
+# together; and the passes that Newton's method takes.
+SWEEP_COST = 4.0
+N_RATES = 2
+NEWTON_PASSES = 25
+# How well the rows in play are solved, relative to what is asked for in the end.
+SHARE_IN_PLAY = 0.7
+# Rounds of Newton's method, each with the rows that the last one missed.
+MOST_ROUNDS = 30
+# Share of the rows in play from which on copying them does not pay: all rows are.
+MOST_COPIED = 0.5
+
+
+def plan_kink_steps(task):
+    """Return what holds the intercept, or None where these steps do not suit a task.
+
+    On wide data they are for a penalty that is felt, and begin at zero.
+    """
+    l2, y = task.penalty.l2, task.target.values
+    suited = task.has_dual_steps and not task.is_smooth and not task.data.is_source
+    if not (suited and l2 > 0 and task.penalty.l1 == 0):
+        return None
+    z = np.full(len(y), task.states[0]["intercept"][0])
+    # The curvature of a parabola as high as the loss at the distance of the targets.
+    value = expectation(task.loss(y, z)[0], task.data.mass)
+    curvature = value / task.target.spread**2
+    ratio = curvature_ratio(curvature, task.data.mass, task.data.norms2, l2)
+    is_wide = task.n_features >= MOST_PARAMETERS
+    if is_wide and (task.has("coef") or not 0 < ratio <= LARGEST_KINK_RATIO):
+        return None
+    return HOLD * curvature if value > 0 else HOLD
+
+
+class KinkRun:
+    """Sweeps of dual steps and rounds of Newton's method, and what is known of them.
+
+    Parameters
+    ----------
+    task : LinearTask
+        Changed by the sweeps.
+    problem : KinkSteps
+        Has made the first draws.
+    least : float
+        Objective below which rounding decides.
+    budget : Budget
+        What is left after them.
+    record : callable
+        Called after each pass with the number of passes so far, the objective, its gap
+        or NaN, and the parameters or None for those of the task.
+
+    Attributes
+    ----------
+    here : Evaluation or None
+        The last one, of all rows.
+    """
+
+    def __init__(self, task, problem, least, budget, record):
+        self.task, self.problem, self.budget = task, problem, budget
+        self.least = least
+        self._record, self._n_recorded = record, 0
+        self.objective = task.make_objective()
+        self.tol = max(budget.tol or 0.0, LEAST_KINK_TOL)
+        self.here, self._cost = None, 0.0
+
+    @property
+    def n_passes(self):
+        """Passes over all rows, or as many numbers."""
+        return math.ceil(self._cost)
+
+    @property
+    def is_spent(self):
+        """Whether passes or time are over, but for a last look."""
+        return self.budget.is_spent(self.n_passes + 1)
+
+    @property
+    def is_there(self):
+        """Whether the tolerance is reached for certain."""
+        here = self.here
+        return here is not None and here.gap <= self.tol * max(here.value, self.least)
+
+    def spend(self, cost, value, gap=np.nan, v=None):
+        """Count passes, or parts of one, and record what they have led to."""
+        self._cost += cost
+        while self._n_recorded < self.n_passes:
+            self._n_recorded += 1
+            self._record(self._n_recorded, value, gap, v)
+
+    def look(self, v):
+        """Evaluate parameters on all rows."""
+        self.here = self.objective(v)
+        self.spend(1, self.here.value, self.here.gap, v)
+
+    def sweep(self):
+        """Sweep until the tolerance is reached, or Newton's method is quicker."""
+        problem, task, gaps, ratio = self.problem, self.task, [], 1.0
+        while not self.is_spent:
+            share = problem.n_active / task.n_samples
+            gap, value = problem.sweep()
+            self.spend(share, value + gap)
+            gaps.append(gap)
+            goal = self.tol * max(value + gap, self.least)
+            if ratio * gap <= goal:
+                self.objective.mix_dual(*problem.dual_point())
+                self.look(task.parameters())
+                if self.is_there:
+                    return
+                # The gap over that of the rows as they were met, at least.
+                ratio = max(self.here.gap / max(gap, 1e-300), 2 * ratio)
+                problem.activate()
+            if self._is_slow(gaps, goal / ratio):
+                return
+
+    def _is_slow(self, gaps, goal):
+        """Return whether sweeps would take longer than Newton's method."""
+        columns, share = self.task.n_features + 1, self.problem.n_active
+        if columns > MOST_PARAMETERS or len(gaps) <= N_RATES:
+            return False
+        rate = (gaps[-1] / max(gaps[-1 - N_RATES], 1e-300)) ** (1 / N_RATES)
+        if rate >= 1:
+            return True
+        n_sweeps = math.log(max(gaps[-1] / max(goal, 1e-300), 1.0)) / -math.log(rate)
+        per_row = self.objective.n_nonzero / self.task.n_samples
+        # Flops of a Newton step beside those of a pass, in passes.
+        flops = (
+            min(share, CURVATURE_ROWS_PER_COLUMN * columns) * per_row**2
+            + columns**3 / 3
+        )
+        newton = 1 + flops / 10 / (4 * per_row * share)
+        return SWEEP_COST * n_sweeps > NEWTON_PASSES * newton
+
+    def solve(self, swept):
+        """Go on by Newton's method, with the variates of sweeps if there were any."""
+        task, problem = self.task, self.problem
+        rng = np.random.Generator(task.generator)
+        v, goal = task.parameters(), SHARE_IN_PLAY * self.tol
+        rows = np.sort(problem.order[: problem.n_active])
+        if swept:
+            variates = np.array(problem.variates)
+            self.objective.mix_dual(*problem.dual_point())
+        else:
+            # Variates of zero are a dual point.
+            self.objective.mix_dual(0.0, np.zeros(task.n_features))
+            self.look(v)
+            if self.is_there or self.is_spent:
+                return
+            variates = self._slopes(v)
+        for _ in range(MOST_ROUNDS):
+            if len(rows) > MOST_COPIED * task.n_samples:
+                rows = np.arange(task.n_samples)
+            play = RowsInPlay(task, rows, variates)
+            v, variates[rows], reached = minimize_with_multipliers(
+                play, v, variates[rows], (goal, self.least), self, rng
+            )
+            self.look(v)
+            if self.is_there or self.is_spent or not reached:
+                return
+            # With the rows that are not on the line of their variate.
+            rows = np.union1d(rows, np.flatnonzero(variates != self._slopes(v)))
+
+    def _slopes(self, v):
+        """Return the derivatives of all rows."""
+        low, high = self.task.loss.flat_ends(self.task.target.values)
+        parts = self.task.data.blocks.map(lambda X, part: X @ v[:-1] + v[-1])
+        z = np.concatenate(list(parts))
+        self.spend(1, self.here.value, self.here.gap, v)
+        return np.where(z < low, -1.0, np.where(z > high, 1.0, 0.0))
+
+
+def take_kink_steps(task, hold, draws, budget, log):
+    """Go to the optimum; return the Outcome of the first draws, and a Report or None.
+
+    From coefficients that are not zero, there are neither draws nor sweeps: dual steps
+    have to begin at zero.
+
+    Parameters
+    ----------
+    task : LinearTask
+        Suits :func:`plan_kink_steps`, which says what holds its intercept.
+    hold : float
+        That.
+    draws : Draws
+        How rows are drawn.
+    budget, log : Budget and Log
+        What may be spent, and what is recorded.
+    """
+    fresh, least = not task.has("coef"), LEAST_VALUE * task.constant_loss()
+    rows = draws.space.rows.copy()
+    problem = task.make_kink_problem(hold, rows, draws.space.shuffle)
+    outcome = Outcome()
+    if fresh:
+        n_first = count_first_draws(task, draws)
+        n_first = min(n_first, math.ceil(SHARE_DRAWN_LEARNED * draws.n_rows))
+        opened = draws.open(task, task.first_dual_norms2())
+        one_pass = replace(budget, max_passes=1)
+        outcome = draws.run(problem, opened, n_first, one_pass, log)
+        draws.keep(task, opened)
+        del opened  # Its tables are as large as several numbers for each row.
+
+    def record(n_passes, value, gap, v):
+        at = outcome.n_draws + n_passes * draws.n_rows
+        if v is None:
+            # What rows have lost as they were met is an estimate, as of draws.
+            log.add_piece(at, value, cost=log.pass_cost, variance_gain=1.0)
+            log.end_pass(log.scale * value, 1.0)
+        else:
+            log.add_exact(at, value, gap, lambda: v)
+
+    left = budget.after(outcome.n_iter)
+    if left.max_passes <= 0:
+        return outcome, None
+    run = KinkRun(task, problem, least, left, record)
+    if fresh:
+        run.sweep()
+    if not (run.is_there or run.is_spent) and task.n_features < MOST_PARAMETERS:
+        run.solve(fresh)
+    elif run.here is None:
+        run.objective.mix_dual(*problem.dual_point())
+        run.look(task.parameters())
+    return outcome, Report(run.here, run.n_passes, run.is_there)

@@ -1,0 +1,248 @@
+"""Newton's method with multipliers, for losses with kinks and an l2 penalty.
+
+A loss with kinks is made smooth by a multiplier for each row, close to its derivative
+at the optimum (``smooth_losses`` in ``_kernels/_kinks.pyx``). With the right ones the
+minimum is that of the loss with its kinks, over whatever width these are rounded; so,
+unlike a rounding that must become sharper and sharper, few widths are enough. Each is
+solved by Newton's method, whose curvature is that of the rows next to a kink, and the
+derivatives there are the next multipliers (the method of multipliers, which is a
+proximal point method of the dual).
+
+Constants were chosen on w8a, mammography, "heavy tails" and diabetes of
+``benchmarks/bench_every_loss.py``.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sklearn_awsgd._kernels._kinks import smooth_losses
+from sklearn_awsgd._linear.blocks import Blocks
+from sklearn_awsgd._linear.curvature import InverseCurvature, add_penalty
+from sklearn_awsgd._linear.phases.descent import SUFFICIENT
+from sklearn_awsgd._linear.sums import LinearSums
+
+# The first width, relative to how far rows are from where their multiplier is a slope
+# of the loss; and what it is divided by when few steps were enough.
+FIRST_WIDTH = 3.0
+SHRINKING = 3
+FEW_STEPS = 2
+# How well one width is solved, relative to what the next multipliers will gain.
+SHARE_OF_GAIN = 0.1
+# Rows of a curvature sample for each column; the cost of a step is that of the sample.
+CURVATURE_ROWS_PER_COLUMN = 64
+# Slope that ends the search along a step that was too long, relative to that at its
+# beginning, and trials of it.
+FLAT = 0.5
+MOST_ALONG_STEP = 60
+# Sets of multipliers, and steps for each.
+MOST_WIDTHS = 60
+MOST_NEWTON_STEPS = 100
+
+
+@dataclass
+class Place:
+    """Where the method is."""
+
+    v: np.ndarray
+    z: np.ndarray  # predictions of the rows in play
+    c: np.ndarray  # derivatives of their smooth losses
+    smooth: float  # objective with smooth losses
+    value: float  # objective with kinks
+    gradient: np.ndarray  # of the smooth objective
+    gain: float  # what other multipliers gain at least
+
+
+class RowsInPlay:
+    """Some rows, and the lines that all others lie on.
+
+    Parameters
+    ----------
+    task : LinearTask
+        With a loss with kinks.
+    rows : ndarray of int
+        Numbers of the rows, sorted.
+    variates : ndarray of shape (n_samples,)
+        A slope of each row's loss.
+    """
+
+    def __init__(self, task, rows, variates):
+        data, y = task.data, task.target.values
+        n = task.n_samples
+        mass = np.full(n, 1 / n) if data.mass is None else data.mass
+        everything = len(rows) == n
+        X = data.X if everything else data.X[rows]
+        low, high = task.loss.flat_ends(y)
+        # f*(a), where f is a line: the loss is a z - f*(a).
+        ends = np.where(variates < 0, low, high)
+        at_rest = mass * variates
+        at_rest[rows] = 0.0
+        is_moved = at_rest != 0
+        self.constant = -at_rest[is_moved] @ ends[is_moved]
+        self.slopes = np.zeros(task.n_features + 1)
+        if is_moved.any():
+            for more in data.blocks.map(lambda X, part: X.T @ at_rest[part]):
+                self.slopes[:-1] += more
+            self.slopes[-1] = at_rest.sum()
+        self.alpha, self.fit_intercept = task.penalty.l2, task.fit_intercept
+        self.ends, self.mass = (low[rows], high[rows]), mass[rows]
+        blocks = Blocks(X, data.blocks.n_threads)
+        self.sums = LinearSums(blocks, task.loss, y[rows], self.mass, data.norms2[rows])
+        self.n_rows, self.share = len(rows), len(rows) / n
+
+    def predict(self, v):
+        """Return the predictions of the rows."""
+        parts = self.sums.blocks.map(lambda X, part: X @ v[:-1] + v[-1])
+        return np.concatenate(list(parts)).astype(np.float64, copy=False)
+
+    def correlate(self, weights):
+        """Return the sum of weights times rows, and of the weights."""
+        total = np.zeros(self.sums.n_columns)
+        for more in self.sums.blocks.map(lambda X, part: X.T @ weights[part]):
+            total[:-1] += more
+        total[-1] = weights.sum()
+        return total
+
+    def place(self, v, z, a, width, objective):
+        """Return the Place of v, and tell the objective of its dual point."""
+        c = np.empty(self.n_rows)
+        smooth, exact, below, above, changes = smooth_losses(
+            self.ends, self.mass, a, z, width, c
+        )
+        weights = self.mass * c
+        gradient = self.correlate(weights) + self.slopes
+        lines = self.slopes @ v + self.constant + self.alpha / 2 * v[:-1] @ v[:-1]
+        self._mix_dual(weights, gradient, below, above, objective)
+        gradient[:-1] += self.alpha * v[:-1]
+        if not self.fit_intercept:
+            gradient[-1] = 0.0
+        return Place(
+            v, z, c, smooth + lines, exact + lines, gradient, width / 2 * changes
+        )
+
+    def _mix_dual(self, weights, mean, below, above, objective):
+        """Tell an objective of a dual point, made feasible as it does itself."""
+        total = below + above + self.constant
+        if not self.fit_intercept:
+            objective.mix_dual(total, mean[:-1].copy())
+            return
+        if abs(mean[-1]) > 1e-3 * np.abs(weights).sum():
+            # Too far from being one.
+            return
+        # Rows of the side with the larger sum are scaled down.
+        is_larger = weights > 0 if mean[-1] > 0 else weights < 0
+        size = abs(weights[is_larger].sum())
+        share = abs(mean[-1]) / max(size, 1e-300)
+        if share >= 1:
+            return
+        larger = self.correlate(np.where(is_larger, weights, 0.0))
+        total -= share * (above if mean[-1] > 0 else below)
+        objective.mix_dual(total, mean[:-1] - share * larger[:-1])
+
+    def newton_step(self, here, a, width, rng):
+        """Return Newton's step."""
+        is_free = (np.abs(here.c) < 1) & (here.c != 0)
+        most = max(CURVATURE_ROWS_PER_COLUMN * self.sums.n_columns, 1000)
+        n_rows = self.n_rows if np.count_nonzero(is_free) <= most else most
+        hessian, _ = self.sums.hessian(is_free / width, 0.0, n_rows, rng)
+        if not self.fit_intercept:
+            hessian[:, -1] = 0
+        add_penalty(np.einsum("ii->i", hessian), self.alpha, self.fit_intercept)
+        return -(InverseCurvature.from_hessian(hessian, cost=0.0) @ here.gradient)
+
+
+def first_width(play, z, a):
+    """Return the width to begin with."""
+    low, high = play.ends
+    # Where the multiplier is a slope of the loss: between these two.
+    begin = np.where(a <= -1, -np.inf, np.where(a <= 0, low, high))
+    end = np.where(a >= 1, np.inf, np.where(a >= 0, high, low))
+    far = np.maximum(begin - z, 0) + np.maximum(z - end, 0)
+    far = far[far > 0]
+    return FIRST_WIDTH * np.sqrt(np.mean(far**2)) if len(far) else 1.0
+
+
+def minimize_with_multipliers(play, v, a, goal, run, rng):
+    """Minimise over the rows in play, the others on their lines.
+
+    Parameters
+    ----------
+    play : RowsInPlay
+        Rows.
+    v : ndarray of shape (n_features + 1,)
+        Where to start.
+    a : ndarray of shape (n_rows,)
+        First multipliers of the rows in play.
+    goal : tuple of float
+        Relative duality gap to reach on these rows, and the least objective that it is
+        relative to.
+    run : KinkRun
+        Its objective is told of dual points, and it counts what is spent.
+    rng : numpy.random.Generator
+        Draws curvature samples.
+
+    Returns
+    -------
+    v : ndarray of shape (n_features + 1,)
+        Where the objective of these rows was least.
+    a : ndarray of shape (n_rows,)
+        The last multipliers.
+    reached : bool
+        Whether the goal was reached.
+    """
+    z, objective = play.predict(v), run.objective
+    width, best = first_width(play, z, a), None
+    for _ in range(MOST_WIDTHS):
+        here = play.place(v, z, a, width, objective)
+        for n_steps in range(MOST_NEWTON_STEPS):
+            if best is None or here.value < best.value:
+                best = here
+            gap = best.value - objective.lower_bound()
+            if gap <= goal[0] * max(best.value, goal[1]):
+                return best.v, here.c, True
+            if run.is_spent:
+                return best.v, here.c, False
+            step = play.newton_step(here, a, width, rng)
+            left = -(here.gradient @ step) / 2
+            if left <= SHARE_OF_GAIN * here.gain or left <= 1e-16 * abs(here.smooth):
+                break
+            new = _search(play, here, step, left, a, width, objective)
+            # What the rows that are not in play lack is not known.
+            certified = gap if play.share == 1 else np.nan
+            run.spend(play.share, best.value, certified, best.v)
+            if new is None:
+                break
+            here = new
+        if n_steps <= FEW_STEPS:
+            width /= SHRINKING
+        v, z, a = here.v, here.z, here.c
+    return best.v, a, False
+
+
+def _search(play, here, step, left, a, width, objective):
+    """Return the Place near the minimum along a step; None if rounding hides it.
+
+    A trial costs a look at the predictions alone.
+    """
+    moves, lines = play.predict(step), play.slopes @ step
+    c, slope = np.empty_like(here.c), -2 * left
+    # Where the slope is negative, and where it is positive, with what it is there.
+    low, high, length = (0.0, slope), None, 1.0
+    for _ in range(MOST_ALONG_STEP):
+        v, z = here.v + length * step, here.z + length * moves
+        smooth = smooth_losses(play.ends, play.mass, a, z, width, c)[0]
+        smooth += play.slopes @ v + play.constant + play.alpha / 2 * v[:-1] @ v[:-1]
+        end = (play.mass * c) @ moves + lines + play.alpha * v[:-1] @ step[:-1]
+        enough = smooth <= here.smooth + SUFFICIENT * length * slope
+        if enough and (abs(end) <= FLAT * -slope or (end < 0 and high is None)):
+            return play.place(v, z, a, width, objective)
+        if end > 0:
+            # Illinois: an end that stays counts half, so that the other one comes.
+            low = low if high is None else (low[0], low[1] / 2)
+            high = length, end
+        elif enough and high is not None:
+            low, high = (length, end), (high[0], high[1] / 2)
+        else:
+            return None
+        length = (low[0] * high[1] - high[0] * low[1]) / (high[1] - low[1])
+    return None

@@ -1,0 +1,410 @@
+"""Kinks: dual steps without rounding, and Newton's method with multipliers."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from helpers import linear_state, stream
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from scipy.optimize import minimize_scalar
+from sklearn.datasets import load_diabetes
+from sklearn.svm import SVC, LinearSVC, LinearSVR
+from sklearn_awsgd._kernels._kinks import KinkSteps, smooth_losses
+from sklearn_awsgd._kernels._losses import EpsilonInsensitive, Hinge
+from sklearn_awsgd._kernels._rows import Rows
+
+from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
+from sklearn_awsgd._linear.phases import kink_steps
+from sklearn_awsgd._linear.phases.multipliers import RowsInPlay
+from sklearn_awsgd.sources import IndexedRows
+
+LOSSES = {"hinge": Hinge(1.0), "epsilon": EpsilonInsensitive(0.3), "sum": Hinge(0.0)}
+ALPHA, BETA = 0.02, 0.3
+each_loss = pytest.mark.parametrize("name", LOSSES)
+
+
+def rare(n=20_000, d=8):
+    """Return rows and labels, a few of a hundred of which are positive."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d))
+    z = 2 * X @ rng.standard_normal(d) / np.sqrt(d) - 3
+    return X, rng.random(n) < 1 / (1 + np.exp(-z))
+
+
+class Setup:
+    """A small problem whose rows have different norms and masses."""
+
+    def __init__(self, name, weighted=True, beta=BETA, form=np.ascontiguousarray):
+        rng = np.random.default_rng(1)
+        n, d = 80, 4
+        self.X = rng.normal(size=(n, d)) * rng.lognormal(0, 0.5, size=(n, 1))
+        self.y = np.where(self.X[:, 0] + rng.normal(size=n) > 0.5, 1.0, -1.0)
+        if name == "epsilon":
+            self.y = self.X[:, 0] + rng.normal(size=n)
+        self.P = rng.dirichlet(np.ones(n)) if weighted else np.full(n, 1 / n)
+        self.loss, self.state, self.beta = LOSSES[name], linear_state(d), beta
+        self.steps = KinkSteps(
+            np.arange(n, dtype=np.int32),
+            stream(0)[0],
+            Rows(form(self.X)),
+            self.loss,
+            self.y,
+            np.sum(self.X**2, axis=1),
+            self.state,
+            self.P if weighted else None,
+            ALPHA,
+            beta,
+        )
+
+    def conjugates(self, a):
+        low, high = self.loss.flat_ends(self.y)
+        return np.where(a < 0, a * low, np.where(a > 0, a * high, 0.0))
+
+    def dual(self, a):
+        """The dual objective, without the intercept."""
+        w = -(self.P * a) @ self.X / ALPHA
+        return -self.P @ np.where(a == 0, 0.0, self.conjugates(a)) - ALPHA / 2 * w @ w
+
+
+@pytest.fixture(autouse=True)
+def infinite_ends():
+    # Where a loss never rises, an end is infinite and its variate zero.
+    with np.errstate(invalid="ignore"):
+        yield
+
+
+@each_loss
+def test_the_flat_part(name):
+    loss = LOSSES[name]
+    y = np.array([1.0, -1.0])
+    for end, side in zip(loss.flat_ends(y), (-1, 1)):
+        is_there = np.isfinite(end)
+        t, y_there = end[is_there], y[is_there]
+        assert len(t)
+        losses, slopes = loss(y_there, t + side * 0.25)
+        assert_allclose(losses, 0.25)
+        assert_array_equal(slopes, side)
+        assert_array_equal(loss(y_there, t - side * 0.1)[1], 0)
+
+
+@each_loss
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("form", [np.ascontiguousarray, sparse.csr_array])
+def test_sweeps_raise_the_dual_objective_to_the_optimum(name, weighted, form):
+    setup = Setup(name, weighted, beta=None, form=form)
+    values, fewest = [0.0], len(setup.y)
+    for k in range(1000):
+        if k == 500:
+            # Some of the rows that were set aside on the way may be needed.
+            setup.steps.activate()
+        _, value = setup.steps.sweep()
+        a = np.array(setup.steps.variates)
+        assert_allclose(value, setup.dual(a), atol=1e-12)
+        assert (np.abs(a) <= 1).all()
+        assert_allclose(setup.state["coef"], -(setup.P * a) @ setup.X / ALPHA)
+        values.append(value)
+        fewest = min(fewest, setup.steps.n_active)
+    assert (np.diff(values) >= -1e-12).all()
+    w = setup.state["coef"]
+    primal = setup.P @ setup.loss(setup.y, setup.X @ w)[0] + ALPHA / 2 * w @ w
+    assert primal - values[-1] <= 1e-4 * max(primal, 1e-5)
+    # Rows that were set aside are on the line of their variate.
+    aside = np.array(setup.steps.order[setup.steps.n_active :])
+    assert name == "sum" or fewest < len(setup.y)
+    slopes = setup.loss(setup.y[aside], setup.X[aside] @ w)[1]
+    assert_array_equal(a[aside], slopes)
+
+
+@each_loss
+def test_a_step_is_the_maximum_along_its_row(name):
+    setup = Setup(name, beta=None)
+    setup.steps.sweep()
+    before = np.array(setup.steps.variates)
+    low, high = setup.loss.flat_ends(setup.y)
+    # Sweeps in the order of rows, of which only the first is left.
+    only = KinkSteps(
+        np.array([7], dtype=np.int32),
+        None,
+        Rows(setup.X),
+        setup.loss,
+        setup.y,
+        np.sum(setup.X**2, axis=1),
+        {key: value.copy() for key, value in setup.state.items()},
+        setup.P,
+        ALPHA,
+        None,
+    )
+    np.asarray(only.variates)[:] = before
+    only.sweep()
+    after = np.array(only.variates)
+    assert_array_equal(np.flatnonzero(before != after) == 7, True)
+
+    def along(t):
+        a = before.copy()
+        a[7] = t
+        return -setup.dual(a)
+
+    bounds = (-1.0 * np.isfinite(low[7]), 1.0 * np.isfinite(high[7]))
+    best = minimize_scalar(along, bounds=bounds, options={"xatol": 1e-10})
+    assert along(after[7]) <= best.fun + 1e-12
+
+
+@each_loss
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_intercept_balances_the_variates(name, weighted):
+    setup = Setup(name, weighted)
+    for _ in range(2000):
+        setup.steps.sweep()
+    a = np.array(setup.steps.variates)
+    assert abs(setup.P @ a) < 1e-5
+    value, mean = setup.steps.dual_point()
+    assert_allclose(value, -setup.P @ setup.conjugates(a), atol=1e-5)
+    assert_allclose(mean, (setup.P * a) @ setup.X, atol=1e-5)
+
+
+@each_loss
+def test_smooth_losses(name):
+    rng = np.random.default_rng(0)
+    n, width = 200, 0.4
+    y = np.where(rng.random(n) < 0.5, 1.0, -1.0)
+    loss, z, c = LOSSES[name], 2 * rng.normal(size=n), np.empty(n)
+    ends = loss.flat_ends(y)
+    a = rng.uniform(np.where(np.isfinite(ends[0]), -1, 0), np.isfinite(ends[1]))
+    mass = rng.dirichlet(np.ones(n))
+
+    def smooth(z):
+        # The minimum is on one of the lines, or at a kink.
+        s = z + width * a
+        values = []
+        for u in (s, s - width, s + width, *ends):
+            u = np.where(np.isfinite(u), u, s)
+            values.append(loss(y, u)[0] + (s - u) ** 2 / (2 * width))
+        return np.min(values, axis=0) - width / 2 * a**2
+
+    total, exact, below, above, changes = smooth_losses(ends, mass, a, z, width, c)
+    expected = smooth(z)
+    assert_allclose(total, mass @ expected)
+    assert (expected <= loss(y, z)[0] + 1e-12).all()
+    assert_allclose(exact, mass @ loss(y, z)[0])
+    assert_allclose(changes, mass @ (c - a) ** 2)
+    h = 1e-6
+    ahead, behind = (
+        smooth_losses(ends, mass, a, z + s * h, width, np.empty(n))[0] for s in (1, -1)
+    )
+    assert_allclose((ahead - behind) / (2 * h), mass @ c, atol=1e-7)
+    conjugates = np.where(c < 0, c * ends[0], np.where(c > 0, c * ends[1], 0.0))
+    assert_allclose(below, -(mass * conjugates)[c < 0].sum())
+    assert_allclose(above, -(mass * conjugates)[c > 0].sum())
+
+
+class NoBound:
+    """Stands for an objective; keeps the dual points it is told of."""
+
+    def __init__(self):
+        self.points = []
+
+    def mix_dual(self, value, mean):
+        self.points.append((value, mean))
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_rows_in_play_with_the_lines_of_all_others(fit_intercept):
+    X, y = rare(3000, 4)
+    model = AWSGDClassifier("hinge", alpha=1e-3, fit_intercept=fit_intercept)
+    found = {}
+
+    def keep(task, rows, variates):
+        found.update(task=task, variates=variates)
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kink_steps, "RowsInPlay", keep)
+        patch.setattr(kink_steps, "NEWTON_PASSES", 0)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, y)
+    task, n = found["task"], len(y)
+    v = np.append(task.parameters()[:-1], -0.9 if fit_intercept else 0.0)
+    z = X @ v[:-1] + v[-1]
+    sign = np.where(y, 1.0, -1.0)
+    slopes = -sign * (sign * z <= 1)
+    near = np.flatnonzero(np.abs(sign * z - 1) < 0.2)
+    some, every = (RowsInPlay(task, r, slopes) for r in (near, np.arange(n)))
+    width, places, bounds = 0.05, [], []
+    for play, rows in ((some, near), (every, np.arange(n))):
+        told = NoBound()
+        places.append(play.place(v, play.predict(v), slopes[rows], width, told))
+        bounds.append(told.points)
+    for name in ("smooth", "value", "gradient", "gain"):
+        ours, theirs = (getattr(place, name) for place in places)
+        assert_allclose(ours, theirs, atol=1e-12)
+    assert_array_equal(places[0].c, places[1].c[near])
+    exact = np.maximum(1 - sign * z, 0).mean() + 1e-3 / 2 * v[:-1] @ v[:-1]
+    assert_allclose(places[0].value, exact)
+    # What every dual point is: no more than the objective anywhere.
+    for value, mean in bounds[0] + bounds[1]:
+        assert value - mean @ mean / (2 * 1e-3) <= exact
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-3, 1e-4, 1e-6])
+def test_hinge_as_linear_svc(tol):
+    X, y = rare()
+    X = np.hstack([X, np.ones((len(X), 1))])
+    alpha, sign = 1e-3, np.where(y, 1, -1)
+    best = LinearSVC(
+        loss="hinge",
+        C=1 / (alpha * len(y)),
+        fit_intercept=False,
+        tol=1e-8,
+        max_iter=20_000,
+        random_state=0,
+    ).fit(X, y)
+
+    def value(model):
+        w = model.coef_.ravel()
+        return np.maximum(1 - sign * (X @ w), 0).mean() + alpha / 2 * w @ w
+
+    model = AWSGDClassifier(
+        "hinge", alpha=alpha, fit_intercept=False, tol=tol, random_state=0
+    ).fit(X, y)
+    assert value(model) <= (1 + tol) * value(best)
+    assert value(model) - value(best) - 1e-9 <= model.duality_gap_[0]
+    assert model.duality_gap_[0] <= tol * value(model)
+    # Rows that have nothing to say are not looked at in most passes.
+    assert model.n_iter_ <= 40
+
+
+@pytest.mark.parametrize("newton", [0, np.inf])
+def test_hinge_with_an_intercept_as_svc(newton, monkeypatch):
+    """By Newton's method as soon as can be, and by sweeps alone."""
+    monkeypatch.setattr(kink_steps, "NEWTON_PASSES", newton)
+    X, y = rare(2000, 5)
+    alpha, sign = 1e-2, np.where(y, 1, -1)
+    best = SVC(kernel="linear", C=1 / (alpha * len(y)), tol=1e-6).fit(X, y)
+
+    def value(model):
+        w = model.coef_.ravel()
+        z = X @ w + model.intercept_[0]
+        return np.maximum(1 - sign * z, 0).mean() + alpha / 2 * w @ w
+
+    for seed in range(3):
+        model = AWSGDClassifier("hinge", alpha=alpha, tol=1e-5, random_state=seed)
+        model.fit(X, y)
+        assert value(model) <= (1 + 1.1e-5) * value(best)
+        assert value(model) - value(best) - 1e-7 <= model.duality_gap_[0]
+
+
+def test_epsilon_insensitive_as_linear_svr():
+    X, y = load_diabetes(return_X_y=True)
+    X, y = 20 * X, (y - y.mean()) / y.std()
+    alpha = 1e-3
+    best = LinearSVR(
+        epsilon=0.1,
+        C=1 / (alpha * len(y)),
+        fit_intercept=False,
+        tol=1e-10,
+        max_iter=1_000_000,
+        random_state=0,
+    ).fit(X, y)
+
+    def value(model):
+        losses = np.maximum(np.abs(y - X @ model.coef_) - 0.1, 0)
+        return losses.mean() + alpha / 2 * model.coef_ @ model.coef_
+
+    model = AWSGDRegressor(
+        "epsilon_insensitive", alpha=alpha, fit_intercept=False, random_state=0
+    )
+    for tol in (1e-2, 1e-4, 1e-8):
+        model.set_params(tol=tol).fit(X, y)
+        assert value(model) <= (1 + tol) * value(best) + 1e-9
+        assert value(model) - value(best) - 1e-9 <= model.duality_gap_[0]
+
+
+def test_a_weak_penalty_takes_few_passes():
+    """Sweeps alone would take thousands."""
+    X, y = rare(5000, 6)
+    model = AWSGDClassifier("hinge", alpha=1e-9, tol=1e-6, random_state=0).fit(X, y)
+    assert model.n_iter_ < 150
+    assert model.duality_gap_[0] <= 1e-6 * model.history_["objective"][-1]
+
+
+def test_a_warm_start_takes_fewer_passes():
+    X, y = rare()
+    model = AWSGDClassifier("hinge", tol=1e-5, random_state=0, warm_start=True)
+    n_first, value = model.fit(X, y).n_iter_, model.history_["objective"][-1]
+    model.fit(X, y)
+    assert model.n_iter_ <= n_first
+    assert_allclose(model.history_["objective"][-1], value, rtol=1e-5)
+
+
+def test_the_order_of_rows_and_threads():
+    X, y = rare(4000)
+    settings = {"loss": "hinge", "tol": 1e-4, "random_state": 0}
+    models = [
+        AWSGDClassifier(n_jobs=n_jobs, shuffle=shuffle, **settings).fit(X, y)
+        for n_jobs, shuffle in ((1, True), (2, True), (1, False))
+    ]
+    assert_array_equal(models[0].coef_, models[1].coef_)
+    values = [model.history_["objective"][-1] for model in models]
+    assert_allclose(values[2], values[0], rtol=1e-4)
+
+
+def test_passes_run_out():
+    X, y = rare(4000)
+    for max_iter in (1, 2, 3, 6):
+        model = AWSGDClassifier("hinge", tol=1e-9, max_iter=max_iter, random_state=0)
+        with pytest.warns(match="max_iter"):
+            model.fit(X, y)
+        assert model.n_iter_ <= max_iter
+        assert (np.diff(model.history_["draws"]) > 0).all()
+
+
+def test_plans():
+    """Where these steps do not suit: other losses, penalties, and sources."""
+
+    def task(**other):
+        return SimpleNamespace(
+            **{
+                "has_dual_steps": True,
+                "is_smooth": False,
+                "penalty": SimpleNamespace(l1=0.0, l2=1e-3),
+                "data": SimpleNamespace(is_source=False),
+                "target": SimpleNamespace(values=np.ones(3)),
+            }
+            | other
+        )
+
+    for other in (
+        {"has_dual_steps": False},
+        {"is_smooth": True},
+        {"penalty": SimpleNamespace(l1=0.1, l2=1e-3)},
+        {"penalty": SimpleNamespace(l1=0.0, l2=0.0)},
+        {"data": SimpleNamespace(is_source=True)},
+    ):
+        assert kink_steps.plan_kink_steps(task(**other)) is None
+
+
+@pytest.mark.parametrize(
+    "form",
+    [sparse.csr_array, lambda X: X.astype(np.float32), IndexedRows],
+    ids=["csr", "float32", "source"],
+)
+def test_forms_of_rows(form):
+    X, y = rare()
+    X = X.astype(np.float32).astype(float)
+    here = AWSGDClassifier("hinge", random_state=0).fit(X, y)
+    there = AWSGDClassifier("hinge", random_state=0).fit(form(X), y)
+    values = [model.history_["objective"][-1] for model in (here, there)]
+    assert_allclose(*values, rtol=2e-3)
+
+
+def test_weights():
+    X, y = rare()
+    weight = np.random.default_rng(0).integers(0, 3, len(y))
+    twice = np.repeat(np.arange(len(y)), weight)
+    model = AWSGDClassifier("hinge", tol=1e-4, random_state=0)
+    weighted = model.fit(X, y, sample_weight=weight).history_["objective"][-1]
+    repeated = model.fit(X[twice], y[twice]).history_["objective"][-1]
+    assert_allclose(weighted, repeated, rtol=2e-4)
+    balanced = AWSGDClassifier("hinge", class_weight="balanced", random_state=0)
+    assert balanced.fit(X, y).predict(X)[y].mean() > 0.5
