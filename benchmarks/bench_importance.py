@@ -17,8 +17,10 @@ other matrices, are of data that nothing was chosen on. The rows of our uniform 
 are a check of the measurement: it is the plain average of different rows.
 
 Run ``python benchmarks/bench_importance.py --data DIR`` (or set SKLEARN_AWSGD_DATA);
-without data it runs on generated data and says so. It takes about half an hour on one
-core, ``--quick`` a few minutes.
+without data it runs on generated data and says so. ``--runs`` is the number of runs of
+each row of ``coverage``, to which the others go in proportion; CPU seconds of each
+section are written with the results. ``--quick`` makes a tenth of them and writes
+nothing.
 """
 
 from _common import RESULTS, save, show  # isort: skip  (sets the threads)
@@ -41,6 +43,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from sklearn_awsgd import MinVarianceImportanceEstimator
+
+DEFAULT_RUNS = 200
 
 
 def block_matrix(seed, n=100, rank=10, block=20):
@@ -552,16 +556,19 @@ def main():
     """Run all sections and write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", default=os.environ.get("SKLEARN_AWSGD_DATA"))
+    parser.add_argument("--runs", type=int, default=DEFAULT_RUNS)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", nargs="*", default=None)
     options = parser.parse_args()
     quick = options.quick
+    runs = max(options.runs // 10, 10) if quick else options.runs
     sections = {
-        "figure3": lambda: figure3(10 if quick else 100),
-        "overhead": lambda: overhead(1 if quick else 5),
-        "coverage": lambda: coverage(options.data, 40 if quick else 1000),
+        "figure3": lambda: figure3(max(runs // 2, 10)),
+        "overhead": lambda: overhead(1 if quick else 3),
+        "coverage": lambda: coverage(options.data, runs),
+        # Of so many runs a variance is known up to this share of itself.
         "evaluations": lambda: evaluations(
-            options.data, *((3, 1.0) if quick else (20, 0.03))
+            options.data, max(runs // 20, 3), np.sqrt(2 / runs)
         ),
     }
     path = RESULTS / "importance.json"
@@ -575,6 +582,7 @@ def main():
             continue
         results[name] = []
         results["data"] = "given" if options.data else "generated"
+        started = time.process_time()
         # A table for each run of rows with the same columns.
         for _, rows in groupby(section(), key=list):
             rows = list(rows)
@@ -582,11 +590,14 @@ def main():
             show(name, rows)
             if not quick:
                 save("importance", results)
+        seconds = results.setdefault("cpu_seconds", {})
+        seconds[name] = round(time.process_time() - started, 1)
+        print(f"{name}: {seconds[name]} CPU seconds")
         if name == "evaluations":
             results["gains"] = summarise(results[name])
             show("gains over uniform sampling", results["gains"])
-            if not quick:
-                save("importance", results)
+        if not quick:
+            save("importance", results)
 
 
 if __name__ == "__main__":

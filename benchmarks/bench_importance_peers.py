@@ -30,12 +30,15 @@ from _importance_peers import PEERS, SAFE_SHARES
 from bench_importance import load
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
 
 from sklearn_awsgd import MinVarianceImportanceEstimator
 
 REAL = ("mammography", "a9a", "w8a", "mnist", "cover_2v4")
 BUDGETS = (500, 2000, 5000)
-LOSSES = ("log_loss", "zero_one", "precision", "recall", "f1")
+LOSSES = ("log_loss", "zero_one", "precision", "recall", "f1", "roc_auc")
+# Questions to which a learned surrogate is tried.
+LEARNED = ("value", "log_loss", "zero_one")
 
 
 class Known:
@@ -129,7 +132,7 @@ GENERATED = (
 def known_values(question, X, y):
     """Return the values and the score of every row, where the question is a mean."""
     model, loss, surrogate = question
-    if loss in ("precision", "recall", "f1"):
+    if loss in ("precision", "recall", "f1", "roc_auc"):
         return None
     if not isinstance(loss, str):
         return loss.values, surrogate
@@ -150,6 +153,8 @@ def truth_of(question, X, y):
     known = known_values(question, X, y)
     if known is not None:
         return known[0].mean()
+    if question[1] == "roc_auc":
+        return roc_auc_score(y, question[0].p)
     hits = question[0].p > 0.5
     found = (hits & (y == 1)).sum()
     total = {"precision": hits.sum(), "recall": y.sum()}
@@ -189,46 +194,68 @@ def row_of(fits, by_label, truth, **labels):
 def ours(question, X, y, budget, n_runs, **parameters):
     """Yield estimate and interval of many runs."""
     model, loss, _ = question
+    # An area comes from rows that were drawn for another loss.
+    area = loss == "roc_auc"
     for seed in range(n_runs):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             fit = MinVarianceImportanceEstimator(
                 model,
-                loss,
+                "log_loss" if area else loss,
                 max_evaluations=budget,
                 rtol=None,
                 random_state=seed,
                 **parameters,
             ).fit(X, y)
-        yield fit.estimate_, *fit.confidence_interval_
+        if area:
+            result = fit.estimate("roc_auc")
+            yield result.estimate, *result.confidence_interval
+        else:
+            yield fit.estimate_, *fit.confidence_interval_
+
+
+def asked(question, X, y, budget, n_runs):
+    """Yield estimate and interval where labels are asked for, in ten calls."""
+    model, loss, _ = question
+    for seed in range(n_runs):
+        study = MinVarianceImportanceEstimator(model, loss, random_state=seed)
+        for call in range(10):
+            rows = study.ask(budget // 10, *(() if call else (X,)))
+            if len(rows):
+                study.tell(rows, y[rows] == 1)
+        yield study.estimate_, *study.confidence_interval_
 
 
 def settings(question):
     """Return the settings of ours that are compared."""
-    return {
+    known = {
         "label": {},
         "uniform": {"sampler": "uniform"},
         "surrogate": {"surrogate": question[2]},
         "learned": {"surrogate": "learned"},
     }
+    if question[1] == "roc_auc":
+        # Of the rare class there would be too few.
+        del known["uniform"]
+    return known
 
 
 def rows_of_pool(name, pool, n_runs):
     """Yield a row for each question, budget and contestant."""
     X, y, questions = pool
     keys = np.arange(len(y), dtype=float)[:, None]
-    for asked, question in questions.items():
+    for asked_for, question in questions.items():
         truth, known = truth_of(question, X, y), known_values(question, X, y)
         for budget in BUDGETS:
             if budget > len(y) / 2:
                 continue
             runs = max(int(n_runs * (500 / budget) ** 0.5), 20)
-            labels = {"pool": name, "question": asked, "budget": budget}
+            labels = {"pool": name, "question": asked_for, "budget": budget}
             for kind, how in settings(question).items():
                 # Below its first 1,000 rows a learned surrogate is none.
                 few = max(runs // 4, 20) if kind == "learned" else runs
                 if kind == "learned":
-                    if budget <= 1000 or asked not in ("value", "log_loss", "zero_one"):
+                    if budget <= 1000 or asked_for not in LEARNED:
                         continue
                     data = np.column_stack([X, keys])
                 else:
@@ -237,6 +264,10 @@ def rows_of_pool(name, pool, n_runs):
                 if kind == "label":
                     by_label = fits
                 labels["contestant"] = f"ours, {kind}"
+                yield row_of(fits, by_label, truth, **labels)
+            if asked_for == "precision":
+                fits = list(asked(question, keys, y, budget, runs))
+                labels["contestant"] = "ours, asked"
                 yield row_of(fits, by_label, truth, **labels)
             if known is not None:
                 yield from peer_rows(known, by_label, truth, budget, runs, labels)
