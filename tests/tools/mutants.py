@@ -383,6 +383,24 @@ MUTANTS = [
         "test_importance_stratified.py test_importance.py",
     ),
     Mutant(
+        "rounds: a half that is too small rests, and the other waits for it",
+        "self._active = (n_draws < wanted) | ~np.isfinite(wanted[::-1])",
+        "self._active = n_draws < wanted",
+        "test_importance.py",
+    ),
+    Mutant(
+        "stages: scores of one label explain the squares of another",
+        "return fit(2 * self._n_groups, squares, rows)",
+        "return half",
+        "test_importance_stratified.py",
+    ),
+    Mutant(
+        "areas: each class counts by its rows",
+        "parts.append(area + (right - area) / np.where(seen, share, 1 - share))",
+        "parts.append(area + 2 * (right - area))",
+        "test_importance_ranks.py",
+    ),
+    Mutant(
         "rounds: weights by draws alone",
         "weight = n * np.sqrt(self.n_draws) * trust",
         "weight = n * trust",
