@@ -315,8 +315,8 @@ def test_forgetting_weighs_rows_by_their_age(rng):
 def test_the_bank_is_soon_heard():
     bank = Bank((np.inf, 100.0))
     assert bank.weights(1) == [1.0]
-    assert not bank.is_due(1, 99)
-    assert bank.is_due(1, 100)
+    assert not bank.is_due(1, 199)
+    assert bank.is_due(1, 200)
     for _ in range(1000):
         assert bank.observe([10.0, 20.0], 10, True) == 0
     assert bank.weights(2)[0] > 0.999
@@ -523,8 +523,9 @@ def test_a_quicker_learner_comes_with_a_surprise():
     windows, rng = (np.inf, 1000.0, 200.0), np.random.default_rng(0)
     bank = Bank(windows, on_demand=True)
     # Where it costs little it begins as soon as there is what to forget.
-    assert Bank(windows).is_due(2, 200.0)
-    assert not Bank(windows).is_due(2, 199.0)
+    assert Bank(windows).is_due(2, 400.0)
+    assert not Bank(windows).is_due(2, 399.0)
+    assert not Bank(windows).is_due(3, 1e9)
     for _ in range(50):
         bank.observe(50 + rng.standard_normal(1), 100.0, True)
         assert not bank.is_due(2, 5000.0)
