@@ -26,11 +26,10 @@ LEAST_RATIO = 1.5
 # many before them. Chosen on digits and on coco's photographs by their rarest label.
 ROUGH_STEPS = 5
 ROUGH_SHARE = 1 / 6
-# A rough curvature is renewed when the objective has fallen to this part of it, but not
-# before so many passes. With the scaling by the last BFGS pair that took 60 passes
-# instead of 78 on `sparse` of bench_time_to_optimum.py at alpha 1e-6.
+# A rough curvature is renewed when the objective has fallen to this part of it. With
+# the scaling by the last BFGS pair that took 60 passes instead of 78 on `sparse`
+# of bench_time_to_optimum.py at alpha 1e-6.
 RENEWAL = 0.5
-RENEWAL_STEPS = 8
 # Least and most of a step that is left when it was too long.
 CUT = (0.1, 0.7)
 # Trials of a line search.
@@ -164,15 +163,11 @@ class NewtonDirection(Direction):
         if self.exact or self.floor > 0:
             self.floor = self.floor / 16 if self.floor > 1 / 16 else 0.0
             self._start_anew(new, trail)
-        elif (
-            self.inverse.rough
-            and new.value < RENEWAL * self.value_sampled
-            and trail.n_passes - self.n_sampled >= RENEWAL_STEPS
-        ):
+        elif self.inverse.rough and new.value < RENEWAL * self.value_sampled:
             self.inverse.replace(
                 self.objective.inverse_curvature(new, self.n_rows, self.rng, 0)
             )
-            self.value_sampled, self.n_sampled = new.value, trail.n_passes
+            self.value_sampled = new.value
         return new
 
     def stiffen(self, here, trail):
