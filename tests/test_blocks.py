@@ -55,6 +55,28 @@ def test_blocks_are_all_rows_in_their_order_and_no_copies(layout, small_blocks, 
         assert block.dtype == X.dtype
 
 
+@pytest.mark.parametrize("n_features", [1, 100, 513])
+@pytest.mark.parametrize("layout", ["dense", "float32"])
+def test_a_pass_as_numpy_has_it(layout, n_features, rng):
+    """In blocks of short rows, which are widened if need be, and row by row."""
+    X = LAYOUTS[layout](rng.standard_normal((201, n_features)))
+    y, mass = rng.choice([-1.0, 1.0], size=201), rng.random(201)
+    v = rng.standard_normal(n_features + 1) / 10
+    sums = LinearSums(
+        Blocks(X), SMOOTH_LOSSES["log_loss"](None), y, mass, (X**2).sum(axis=1)
+    )
+    gradients, totals, curvatures = sums.evaluate(v)
+    wide = np.column_stack([X.astype(np.float64), np.ones(201)])
+    z = wide @ v
+    p = 1 / (1 + np.exp(y * z))
+    for side, of_side in enumerate((y > 0, y < 0)):
+        c = np.where(of_side, -y * p * mass, 0.0)
+        np.testing.assert_allclose(gradients[side], c @ wide, atol=1e-12)
+        loss = np.where(of_side, mass * np.logaddexp(0, -y * z), 0.0).sum()
+        np.testing.assert_allclose(totals[side], [loss, c @ z], rtol=1e-12)
+    np.testing.assert_allclose(curvatures, p * (1 - p), rtol=1e-10)
+
+
 def test_slices_depend_on_numbers_and_rows_alone():
     assert row_slices(5, 10) == [slice(0, 5)]
     parts = row_slices(100_000, 100_000 * 64)

@@ -69,6 +69,24 @@ def test_the_optimum_is_that_of_rows_in_memory(form, settings):
     assert_allclose(far, near, rtol=2 * clf.tol)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_that_are_kept_come_before_passes_over_all(weighted, monkeypatch):
+    X, y, _ = data(n=20_000)
+    weight = np.where(y == 1, 3.0, 0.5) if weighted else None
+    first = {}
+    for n_kept in (4000, 100):
+        # A hundred are too few of each class.
+        monkeypatch.setattr(fetching, "NUMBERS_KEPT", 8 * n_kept)
+        clf = AWSGDClassifier(alpha=1e-3, tol=1e-6, random_state=0)
+        clf.fit(IndexedRows(X), y, sample_weight=weight)
+        history = clf.history_
+        exact = history["objective"][history["phase"] == "exact"]
+        first[n_kept] = exact[0] / exact[-1] - 1
+    assert 0 < first[4000] < 0.01 < 2 * first[100]
+    near = clf.fit(X, y, sample_weight=weight).history_["objective"][-1]
+    assert_allclose(exact[-1], near, rtol=2e-6)
+
+
 def test_softmax_and_regression_read_sources():
     X, _, z = data()
     y = np.digitize(z, [-1, 1])

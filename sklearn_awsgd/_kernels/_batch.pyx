@@ -12,6 +12,17 @@ from sklearn_awsgd._kernels._rows cimport (
     DENSE, FLOAT64, INT64, Row, Rows, axpy, dot, get_row
 )
 
+cdef extern from *:
+    """
+    /* Single precision to double. */
+    WIDE static void widen(const float* x, Py_ssize_t n, double* result) {
+        for (Py_ssize_t k = 0; k < n; k++)
+            result[k] = x[k];
+    }
+    """
+    void widen(const float* x, Py_ssize_t n, double* result) noexcept nogil
+
+
 cdef enum:
     # Dense rows up to this length are multiplied in blocks of at most NUMBERS_OF_BLOCK
     # numbers, below what would wake the threads of BLAS.
@@ -58,10 +69,12 @@ def evaluate(
     cdef bint is_upper
     cdef bint in_place = rows.value_kind == FLOAT64 and rows.index_kind != INT64
     cdef bint is_dense = rows.index_kind == DENSE
-    cdef bint with_blas = in_place and is_dense and d <= SHORT_ROW
+    cdef bint with_blas = is_dense and d <= SHORT_ROW
+    cdef const double* values = NULL
+    cdef const float* narrow
     cdef Row row
-    # Blocks of rows, whose second reading finds them in the cache; rows that have to be
-    # converted, or fill it by themselves, are handled one by one.
+    # Blocks of rows, whose second reading finds them in the cache; long rows, which
+    # fill it, and sparse ones that have to be converted are handled one by one.
     if with_blas:
         block = max(1, min(<Py_ssize_t> LARGEST_BLOCK, NUMBERS_OF_BLOCK // d))
     elif in_place and not is_dense:
@@ -69,6 +82,7 @@ def evaluate(
     cdef double[::1] scores = np.empty(block), losses = np.empty(block)
     cdef double[::1] derivatives = np.empty(block)
     cdef double[:, ::1] sides = np.empty((2, block))
+    cdef double[::1] widened = np.empty(block * d if with_blas and not in_place else 1)
     gradients[:] = 0.0
     with nogil:
         for k in range(3):
@@ -77,9 +91,13 @@ def evaluate(
         start = 0
         while start < n:
             size = min(block, n - start)
-            get_row(rows, start, &row)
             if with_blas:
-                block_scores(row.values, size, d, &v[0], &scores[0])
+                values = (<const double*> rows.values) + start * d
+                if not in_place:
+                    narrow = (<const float*> rows.values) + start * d
+                    widen(narrow, size * d, &widened[0])
+                    values = &widened[0]
+                block_scores(values, size, d, &v[0], &scores[0])
             else:
                 for k in range(size):
                     get_row(rows, start + k, &row)
@@ -106,7 +124,7 @@ def evaluate(
                 upper[2] += sides[1, k]
             if with_blas:
                 for side in range(2):
-                    add_block(row.values, size, d, &sides[side, 0], &gradients[side, 0])
+                    add_block(values, size, d, &sides[side, 0], &gradients[side, 0])
             else:
                 for k in range(size):
                     if derivatives[k] != 0.0:

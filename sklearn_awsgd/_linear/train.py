@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sklearn_awsgd._linear.phases.dual import plan_dual_steps, take_dual_steps
+from sklearn_awsgd._linear.phases.kept_rows import descend_on_kept_rows
 from sklearn_awsgd._linear.phases.kink_steps import plan_kink_steps, take_kink_steps
 from sklearn_awsgd._linear.phases.kinks import descend_over_kinks
 from sklearn_awsgd._linear.phases.sampling import (
@@ -96,6 +97,8 @@ def train_to_optimum(task, draws, budget, log):
         elif span_cost(task) > CHEAP_SPAN and not needs_working_set(task):
             if first_draws_pay(task):
                 outcome = sample_first(task, draws, budget, log)
+        if task.data.is_source:
+            descend_on_kept_rows(task, budget.after(outcome.n_iter))
     if report is None:
         left = budget.after(outcome.n_iter)
         if left.max_passes <= 0:
