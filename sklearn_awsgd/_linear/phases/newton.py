@@ -158,12 +158,13 @@ class NewtonDirection(Direction):
         """Take a step, and learn from it."""
         if self.exact:
             new = search_line(trail.visit, here, proposal, length, new)
-        self.inverse.update(new.v - here.v, new.gradient - here.gradient)
         self.gained = here.value - new.value
         if self.exact or self.floor > 0:
             self.floor = self.floor / 16 if self.floor > 1 / 16 else 0.0
             self._start_anew(new, trail)
-        elif self.inverse.rough and new.value < RENEWAL * self.value_sampled:
+            return new
+        self.inverse.update(new.v - here.v, new.gradient - here.gradient)
+        if self.inverse.rough and new.value < RENEWAL * self.value_sampled:
             self.inverse.replace(
                 self.objective.inverse_curvature(new, self.n_rows, self.rng, 0)
             )
