@@ -79,6 +79,32 @@ FOUND = [
         alpha=1e-9,
         tol=0.01,
     ),
+    # A descent that creeps was taken for one that stands still.
+    Case(
+        density=0.1,
+        columns="offset",
+        weights="gamma",
+        loss="hinge",
+        penalty="elasticnet",
+        sampler="label",
+        tol=0.01,
+    ),
+    Case(
+        seed=1176,
+        n_rows=92,
+        n_columns=40,
+        n_classes=3,
+        share=0.1,
+        density=0.5,
+        columns="large",
+        layout="strided",
+        weights="whole",
+        loss="multinomial",
+        penalty="elasticnet",
+        alpha=10.0,
+        sampler="label",
+        tol=1e-5,
+    ),
 ]
 
 

@@ -99,12 +99,15 @@ class Trail:
         return there
 
     def stands_still(self, tolerance, rule):
-        """Return whether the last steps have gained a part of the tolerance only."""
+        """Return whether the last steps have gained a part of the tolerance only.
+
+        And whether their gains fall: a descent that creeps does not stand still.
+        """
         reached = self.reached
         n = max(rule.n_steps, int(rule.share * len(reached)))
-        return (
-            len(reached) > n and reached[-1 - n] - reached[-1] <= rule.part * tolerance
-        )
+        if len(reached) <= n or reached[-1 - n] - reached[-1] > rule.part * tolerance:
+            return False
+        return len(reached) <= 2 * n or self.rest(n) <= tolerance
 
     def rest(self, n_steps):
         """Return what is left if the gains go on falling as they did.
@@ -116,6 +119,8 @@ class Trail:
             return np.inf
         first, middle, last = self.reached[-1 - 2 * n_steps :: n_steps]
         before, gained = first - middle, middle - last
+        if gained == 0:
+            return 0.0
         return gained**2 / (before - gained) if gained < before else np.inf
 
 

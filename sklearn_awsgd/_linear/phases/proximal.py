@@ -56,8 +56,9 @@ class ProximalDirection(Direction):
             np.abs(here.v[:-1] + step[:-1]).sum() - np.abs(here.v[:-1]).sum()
         )
         scale = max(abs(here.value), 1e-300)
-        # With curvature added a model promises too little.
-        sure = self.floor == 0 or trail.stands_still(self.tol * scale, descent.STILL)
+        # With curvature added, and between kinks, a model promises too little.
+        sure = self.floor == 0 and self.objective.sharp
+        sure = sure or trail.stands_still(self.tol * scale, descent.STILL)
         # So it does short of its own minimum: as many sweeps as were made may gain as
         # much again.
         sure &= MAX_SWEEPS * len(step) * last_gain <= self.tol * scale

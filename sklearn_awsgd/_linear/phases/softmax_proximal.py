@@ -44,7 +44,7 @@ class SoftmaxProximalDirection(Direction):
         self.max_sweeps = 50 * SOFTMAX_SWEEPS if exact else SOFTMAX_SWEEPS
         # Far from the optimum the model is not worth much work.
         self.precision = ROUNDING if exact else FIRST_PRECISION
-        self.damping, self.last_decrease = 0.0, np.inf
+        self.damping = 0.0
 
     def evaluate(self, v):
         """Return the Evaluation at the cheapest shift, with the l1 penalty."""
@@ -63,7 +63,7 @@ class SoftmaxProximalDirection(Direction):
         scale = max(abs(here.value), 1e-300)
         sure = (
             solved and self.precision < SURE_PRECISION
-        ) or self.last_decrease <= self.goal * scale
+        ) or trail.rest(1) <= self.goal * scale
         bound = min(-slope if sure else np.inf, here.gap)
         return Proposal(step, slope, scale, bound, bound)
 
@@ -101,7 +101,6 @@ class SoftmaxProximalDirection(Direction):
         else:
             self.damping = max(self.damping, FIRST_DAMPING)
         self.precision = max(self.precision / 4, ROUNDING)
-        self.last_decrease = here.value - new.value
         return new
 
     def stiffen(self, here, trail):
