@@ -61,9 +61,9 @@ class SoftmaxProximalDirection(Direction):
             np.abs(V[:, :-1] + D[:, :-1]).sum() - np.abs(V[:, :-1]).sum()
         )
         scale = max(abs(here.value), 1e-300)
-        sure = (
-            solved and self.precision < SURE_PRECISION
-        ) or trail.rest(1) <= self.goal * scale
+        sure = (solved and self.precision < SURE_PRECISION) or trail.rest(
+            1
+        ) <= self.goal * scale
         bound = min(-slope if sure else np.inf, here.gap)
         return Proposal(step, slope, scale, bound, bound)
 
