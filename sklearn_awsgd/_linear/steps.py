@@ -15,8 +15,10 @@ SCALAR_RATES = {
     "invscaling": 0.01,
 }
 COORDINATE_RATES = {"adagrad": None, "rmsprop": 0.001, "adadelta": 1.0}
-# Rows whose mean size is measured for the first step of AdaGrad.
+# Rows whose mean size is measured for the first step of AdaGrad, at most, and numbers
+# in them: of long rows, a few tell as much.
 ROWS_MEASURED = 1000
+NUMBERS_MEASURED = 200_000
 
 
 def make_rate(name, eta0, power_t, alpha):
@@ -84,7 +86,9 @@ def default_eta0(rate, data, target):
     X = data.X
     present = slice(None) if data.mass is None else np.flatnonzero(data.mass)
     rows = np.arange(X.shape[0])[present]
-    some = X[rows[:: max(len(rows) // ROWS_MEASURED, 1)]]
+    n_numbers = X.nnz if sparse.issparse(X) else X.size
+    most = max(NUMBERS_MEASURED * X.shape[0] // max(n_numbers, 1), 1)
+    some = X[rows[:: max(len(rows) // min(most, ROWS_MEASURED), 1)]]
     values = some.data if sparse.issparse(some) else some
     size = 1 + np.abs(values).sum() / some.shape[0]
     return 3 * target.spread / size

@@ -36,10 +36,12 @@ SHARE_DRAWN_LEARNED = 1 / 2
 LEAST_KINK_TOL = 1e-10
 LEAST_VALUE = 1e-10
 # What a sweep costs, in passes over the same rows; sweeps whose rate is looked at
-# together; and the passes that Newton's method takes.
+# together, at least; and the passes that Newton's method takes.
 SWEEP_COST = 4.0
 N_RATES = 2
 NEWTON_PASSES = 25
+# Numbers that a pass looks at in the time of the calls of a Newton step.
+NEWTON_CALLS = 100_000
 # How well the rows in play are solved, relative to what is asked for in the end.
 SHARE_IN_PLAY = 0.7
 # Rounds of Newton's method, each with the rows that the last one missed.
@@ -152,7 +154,9 @@ class KinkRun:
         columns, share = self.task.n_features + 1, self.problem.n_active
         if columns > MOST_PARAMETERS or len(gaps) <= N_RATES:
             return False
-        rate = (gaps[-1] / max(gaps[-1 - N_RATES], 1e-300)) ** (1 / N_RATES)
+        # Of the last half of the sweeps, as single ones are uneven.
+        n = max(N_RATES, len(gaps) // 2)
+        rate = (gaps[-1] / max(gaps[-1 - n], 1e-300)) ** (1 / n)
         if rate >= 1:
             return True
         n_sweeps = math.log(max(gaps[-1] / max(goal, 1e-300), 1.0)) / -math.log(rate)
@@ -162,7 +166,7 @@ class KinkRun:
             min(share, CURVATURE_ROWS_PER_COLUMN * columns) * per_row**2
             + columns**3 / 3
         )
-        newton = 1 + flops / 10 / (4 * per_row * share)
+        newton = 1 + (flops / 10 / 4 + NEWTON_CALLS) / (per_row * share)
         return SWEEP_COST * n_sweeps > NEWTON_PASSES * newton
 
     def solve(self, swept):
