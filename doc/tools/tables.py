@@ -657,7 +657,7 @@ def stream_losses():
             [title, *map(kinds.get, known), *(f"AP, {kinds[kind]}" for kind in scored)],
             [
                 [
-                    row["stream"],
+                    f"{row['stream']}, chunks of {row['chunk']:,}",
                     *(number(row.get(kind, math.nan), 3) for kind in known),
                     *(number(row[f"{kind} AP"], 3) for kind in scored),
                 ]
@@ -672,6 +672,38 @@ def stream_losses():
         table("softmax and regression", unseen["others"]),
     ]
     return "\n".join(tables)
+
+
+def streams_by_class():
+    """Return losses after streams that came sorted by class."""
+    kinds = {
+        "ours": "ours",
+        "tuned": "SGD tuned",
+        "averaged": "averaged",
+        "sgd": "default",
+        "shares": "shares of classes",
+        "fit": "fit",
+    }
+    return rst_table(
+        ["sorted by class", *kinds.values()],
+        [
+            [
+                f"{row['stream']}, chunks of {row['chunk']:,}",
+                *(number(row[kind], 3) for kind in kinds),
+            ]
+            for row in read("streams")["by_class"]
+        ],
+    )
+
+
+def stream_growth():
+    """Return what grows with the number of calls."""
+    rows = read("streams")["growth"]
+    columns = [name for name in rows[0] if name != "calls"]
+    return rst_table(
+        ["calls", *columns],
+        [[f"{row['calls']:,}", *(number(row[k]) for k in columns)] for row in rows],
+    )
 
 
 def stream_costs():
@@ -696,6 +728,8 @@ PAGES = {
     "slow_rows": slow_rows,
     "stream_losses": stream_losses,
     "stream_costs": stream_costs,
+    "stream_growth": stream_growth,
+    "streams_by_class": streams_by_class,
     "sources": sources,
     "solvers": all_solvers,
     "hinge": hinge,
