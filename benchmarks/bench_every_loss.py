@@ -181,13 +181,19 @@ def peers(case, X, l1, l2):
                 lambda k: LinearSVC(dual=False, max_iter=k, **svc),
             )
         yield "LinearSVC", GRID, lambda k: LinearSVC(dual=True, max_iter=k, **svc)
+        # Rows that it leaves out come back when its tolerance is reached only.
+        yield (
+            "LinearSVC",
+            TOLS,
+            lambda tol: LinearSVC(dual=True, max_iter=10_000, **(svc | {"tol": tol})),
+        )
     if case.loss == "epsilon_insensitive":
+        svr = {"epsilon": EPSILON, "C": 1 / (alpha * n), "random_state": 0, **exact}
+        yield "LinearSVR", GRID, lambda k: LinearSVR(max_iter=k, **svr)
         yield (
             "LinearSVR",
-            GRID,
-            lambda k: LinearSVR(
-                epsilon=EPSILON, C=1 / (alpha * n), max_iter=k, random_state=0, **exact
-            ),
+            TOLS,
+            lambda tol: LinearSVR(max_iter=10_000, **(svr | {"tol": tol})),
         )
     if case.penalty == "l2" and case.loss != "squared_error":
         sgd = SGDClassifier if case.loss in CLASSIFIED else SGDRegressor
