@@ -339,6 +339,24 @@ MUTANTS = [
         "test_partitioned_factorization.py",
     ),
     Mutant(
+        "partitions: bold steps of columns are never taken back",
+        "elif self._boldness > 1:",
+        "elif self._boldness < 0:",
+        "test_partitioned_factorization.py",
+    ),
+    Mutant(
+        "partitions: columns that travel weigh alike, whatever their partition",
+        "return task.target.values, share * mass",
+        "return task.target.values, mass",
+        "test_partitions.py",
+    ),
+    Mutant(
+        "partitions: a Hessian that was brought along is used at any place",
+        "brought is not None and brought[0] is v and brought[1] == (floor, n_rows)",
+        "brought is not None",
+        "test_partitions.py",
+    ),
+    Mutant(
         "partitions: steps of columns are whole Newton steps",
         "move *= np.minimum(boldness * np.log1p(reach) / reach, 1.0)[:, None]",
         "move *= 1.0",
