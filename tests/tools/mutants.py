@@ -271,9 +271,9 @@ MUTANTS = [
         "test_factorization_ends.py",
     ),
     Mutant(
-        "kinks: rows are set aside though they are not settled",
-        "if moved == 0.0 and away > self.reach:",
-        "if away > self.reach:",
+        "kinks: the conjugate has one side only",
+        "return a * high if a > 0.0 else 0.0",
+        "return 0.0",
         "test_kink_steps.py",
     ),
     Mutant(
