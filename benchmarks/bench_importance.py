@@ -44,7 +44,8 @@ from sklearn.preprocessing import StandardScaler
 
 from sklearn_awsgd import MinVarianceImportanceEstimator
 
-DEFAULT_RUNS = 200
+# Of these all sections together take about ten CPU minutes.
+DEFAULT_RUNS = 100
 
 
 def block_matrix(seed, n=100, rank=10, block=20):

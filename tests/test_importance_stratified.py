@@ -16,11 +16,11 @@ from sklearn_awsgd._importance.design import Columns
 from sklearn_awsgd._importance.learned import LearnedStrata
 from sklearn_awsgd._importance.losses import Integrand
 from sklearn_awsgd._importance.pool import Pool
+from sklearn_awsgd._importance.shapes import fit_shapes
 from sklearn_awsgd._importance.stage import (
     Drawn,
     Scores,
     Stage,
-    fit_shapes,
     round_to,
     shrunken_slope,
 )

@@ -1,7 +1,8 @@
 """What the rows of one stage tell: moments of the stratified mean of each half.
 
-How much is in doubt was set while looking at ``benchmarks/bench_importance.py``, what
-lies beyond all that was seen while looking at ``benchmarks/bench_importance_peers.py``.
+How many rows are in doubt was set while looking at ``benchmarks/bench_importance.py``;
+how many events are, rows of all labels, and what lies beyond all that was seen, while
+looking at ``benchmarks/bench_importance_peers.py``.
 """
 
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sklearn_awsgd._importance.intervals import Estimate
+from sklearn_awsgd._importance.shapes import fit_shapes
 from sklearn_awsgd._kernels._cells import cell_sizes, centre
 
 # Large values that a stratum may hide: half a one, the usual allowance for a count of
@@ -19,12 +21,8 @@ UNSEEN_IN_ALL = 2.0
 ROWS_IN_DOUBT = 3
 # Large values that what was guessed before counts for.
 EVENTS_IN_DOUBT = 3
-# Steps from a guess of how squares go with the score to what was seen; and rows of each
-# cell that the guess of all labels counts for in one of them.
-SHAPE_STEPS = 10
+# Rows of each cell that what a score lets expect in all labels counts for in one.
 ROWS_OF_ALL_LABELS = 1
-# Least square to expect in a cell, relative to those of all.
-LEAST_EXPECTED = 1e-12
 # Large values that the spread of the bins around a bin counts for, and the weights of
 # the bins at a distance of 0, 1 and 2.
 EVENTS_AROUND = 2
@@ -411,39 +409,6 @@ def beyond_seen(values):
         tail = np.partition(tail, -ROWS_IN_TAIL)[-ROWS_IN_TAIL:]
     index = np.log(tail / tail.min()).sum() / (len(tail) - 1)
     return float(min(np.exp(index), MOST_BEYOND))
-
-
-def fit_shapes(shapes, squares, rows):
-    """Return mixtures of shapes that are fitted to the squares of cells.
-
-    A sum of squares scatters as much as it is large. These are multiplicative steps to
-    the largest likelihood of gamma distributions with a degree of freedom for each row,
-    from shapes of equal weights; few, so that it does not go far for little reason.
-
-    Parameters
-    ----------
-    shapes : ndarray of shape (n_parts, n_cells, n_shapes)
-        Squares to expect of a row in each cell, up to a factor, each on its own.
-    squares, rows : ndarray of shape (n_parts, n_cells)
-        Sums of squares, and of how many rows they are.
-
-    Returns
-    -------
-    expected : ndarray of shape (n_parts * n_cells,)
-        Squares to expect of a row in each cell.
-    """
-    first = (rows * shapes.mean(axis=2)).sum(axis=1)
-    scale = squares.sum(axis=1) / np.where(first > 0, first, 1.0)
-    weights = np.repeat(scale[:, None] / shapes.shape[2], shapes.shape[2], axis=1)
-    for _ in range(SHAPE_STEPS):
-        expected = np.einsum("pck,pk->pc", shapes, weights)
-        expected = np.maximum(expected, LEAST_EXPECTED * scale[:, None])
-        inverse = 1 / np.where(expected > 0, expected, np.inf)
-        seen = np.einsum("pck,pc->pk", shapes, squares * inverse * inverse)
-        fitted = np.einsum("pck,pc->pk", shapes, rows * inverse)
-        weights = weights * seen / np.where(fitted > 0, fitted, 1.0)
-    expected = np.einsum("pck,pk->pc", shapes, weights)
-    return np.maximum(expected, LEAST_EXPECTED * scale[:, None]).ravel()
 
 
 def shrunken_slope(x, y):

@@ -16,6 +16,7 @@ import numpy as np
 from sklearn_awsgd._importance.design import Asked, Columns, Design
 from sklearn_awsgd._importance.intervals import Estimate
 from sklearn_awsgd._importance.rounds import Rounds
+from sklearn_awsgd._importance.shapes import score_shapes
 from sklearn_awsgd._importance.stage import Scores, round_to
 from sklearn_awsgd._kernels._cells import fill
 
@@ -130,7 +131,7 @@ class StratifiedRounds(Rounds):
             x = self._score[unknown]
             self._scores = Scores(
                 sums=np.bincount(self.half[unknown], x, 2),
-                shapes=self._shapes(cells[unknown], x),
+                shapes=score_shapes(cells[unknown], x, self._sizes),
             )
             self._first_spread = np.sqrt(self._scores.shapes.mean(axis=1))
         else:
@@ -139,21 +140,6 @@ class StratifiedRounds(Rounds):
         self._spread = self._first_spread
         self._known_shares = {}
         self._stage = None
-
-    def _shapes(self, cells, score):
-        """Return the squares to expect in cells of rows with some scores, by beliefs.
-
-        If the score is no use, squares are the same everywhere; if values are events
-        and the score is their probability, they go with the score itself; and if values
-        are as large as the score, with its square. Before anything is known, each
-        belief is given a third.
-        """
-        n_cells, n = len(self._sizes), max(len(cells), 1)
-        shapes = [np.ones(n_cells)]
-        for shape in (np.abs, np.square):
-            sums = np.bincount(cells, shape(score), n_cells)
-            shapes.append(sums * (n / (sums.sum() or 1.0)) / np.maximum(self._sizes, 1))
-        return np.stack(shapes, axis=1)
 
     def _shares(self, half):
         """Return which share of a half's rows each stratum should have."""
