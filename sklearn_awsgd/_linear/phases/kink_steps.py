@@ -18,6 +18,7 @@ import numpy as np
 from sklearn_awsgd._linear.curvature import MOST_PARAMETERS, expectation
 from sklearn_awsgd._linear.phases.descent import Report
 from sklearn_awsgd._linear.phases.dual import HOLD, curvature_ratio
+from sklearn_awsgd._linear.phases.kinks import POLISHED
 from sklearn_awsgd._linear.phases.multipliers import (
     CURVATURE_ROWS_PER_COLUMN,
     RowsInPlay,
@@ -35,6 +36,8 @@ SHARE_DRAWN_LEARNED = 1 / 2
 # anything is left of the objective, relative to that of the best constant.
 LEAST_KINK_TOL = 1e-10
 LEAST_VALUE = 1e-10
+# Flops of all rows' curvature below which rounding decides in any case.
+TINY = 5e4
 # What a sweep costs, in passes over the same rows; sweeps whose rate is looked at
 # together, at least; and the passes that Newton's method takes.
 SWEEP_COST = 4.0
@@ -99,6 +102,9 @@ class KinkRun:
         self._record, self._n_recorded = record, 0
         self.objective = task.make_objective()
         self.tol = max(budget.tol or 0.0, LEAST_KINK_TOL)
+        # What is tried: where passes cost nothing, rounding may decide.
+        is_tiny = self.objective.newton_flops() <= TINY
+        self.goal = min(self.tol, POLISHED) if is_tiny else self.tol
         self.here, self._cost = None, 0.0
 
     @property
@@ -113,9 +119,17 @@ class KinkRun:
 
     @property
     def is_there(self):
-        """Whether the tolerance is reached for certain."""
+        """Whether what is tried is reached for certain."""
+        return self._is_within(self.goal)
+
+    @property
+    def converged(self):
+        """Whether the tolerance is."""
+        return self._is_within(self.tol)
+
+    def _is_within(self, tol):
         here = self.here
-        return here is not None and here.gap <= self.tol * max(here.value, self.least)
+        return here is not None and here.gap <= tol * max(here.value, self.least)
 
     def spend(self, cost, value, gap=np.nan, v=None):
         """Count passes, or parts of one, and record what they have led to."""
@@ -137,7 +151,7 @@ class KinkRun:
             gap, value = problem.sweep()
             self.spend(share, value + gap)
             gaps.append(gap)
-            goal = self.tol * max(value + gap, self.least)
+            goal = self.goal * max(value + gap, self.least)
             if ratio * gap <= goal:
                 self.objective.mix_dual(*problem.dual_point())
                 self.look(task.parameters())
@@ -173,7 +187,7 @@ class KinkRun:
         """Go on by Newton's method, with the variates of sweeps if there were any."""
         task, problem = self.task, self.problem
         rng = np.random.Generator(task.generator)
-        v, goal = task.parameters(), SHARE_IN_PLAY * self.tol
+        v, goal = task.parameters(), SHARE_IN_PLAY * self.goal
         rows = np.sort(problem.order[: problem.n_active])
         if swept:
             variates = np.array(problem.variates)
@@ -257,4 +271,4 @@ def take_kink_steps(task, hold, draws, budget, log):
     elif run.here is None:
         run.objective.mix_dual(*problem.dual_point())
         run.look(task.parameters())
-    return outcome, Report(run.here, run.n_passes, run.is_there)
+    return outcome, Report(run.here, run.n_passes, run.converged)

@@ -34,6 +34,8 @@ CURVATURE_ROWS_PER_COLUMN = 64
 # Slope that ends the search along a step that was too long, relative to that at its
 # beginning, and trials of it.
 FLAT = 0.5
+# Gain of a step, relative to the objective, that rounding hides.
+ROUNDING_STEP = 1e-14
 MOST_ALONG_STEP = 60
 # Sets of multipliers, and steps for each.
 MOST_WIDTHS = 60
@@ -204,7 +206,13 @@ def minimize_with_multipliers(play, v, a, goal, run, rng):
                 return best.v, here.c, False
             step = play.newton_step(here, a, width, rng)
             left = -(here.gradient @ step) / 2
-            if left <= SHARE_OF_GAIN * here.gain or left <= 1e-16 * abs(here.smooth):
+            if left <= ROUNDING_STEP * abs(here.smooth):
+                # Rounding hides what the step gains: it is taken as it is.
+                end = here.v + step
+                here = play.place(end, play.predict(end), a, width, objective)
+                run.spend(play.share, best.value, v=best.v)
+                break
+            if left <= SHARE_OF_GAIN * here.gain:
                 break
             new = _search(play, here, step, left, a, width, objective)
             # What the rows that are not in play lack is not known.
