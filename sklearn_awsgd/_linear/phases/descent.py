@@ -107,7 +107,9 @@ class Trail:
         n = max(rule.n_steps, int(rule.share * len(reached)))
         if len(reached) <= n or reached[-1 - n] - reached[-1] > rule.part * tolerance:
             return False
-        return len(reached) <= 2 * n or self.rest(n) <= tolerance
+        if len(reached) <= 2 * n or reached[-1 - n] == reached[-1]:
+            return True
+        return self.rest(n) <= tolerance
 
     def rest(self, n_steps):
         """Return what is left if the gains go on falling as they did.
@@ -119,8 +121,6 @@ class Trail:
             return np.inf
         first, middle, last = self.reached[-1 - 2 * n_steps :: n_steps]
         before, gained = first - middle, middle - last
-        if gained == 0:
-            return 0.0
         return gained**2 / (before - gained) if gained < before else np.inf
 
 
