@@ -7,7 +7,6 @@
    25 times a pass.
 2. CPU seconds of the default to 0.1 %, from ten thousand to a million rows.
 3. Cost of a draw of the level sampler beside a shuffled pass, dense rows.
-4. Losses with kinks, to 1 % and 0.1 %: the default beside SGDClassifier and LinearSVC.
 
 Real data are read from the folder given by ``--data`` or the environment variable
 SKLEARN_AWSGD_DATA; without it only the generated set is run.
@@ -21,8 +20,6 @@ import os
 import numpy as np
 from _common import save, show
 from bench_time_to_optimum import fit, generated, load, objective
-from sklearn.linear_model import SGDClassifier
-from sklearn.svm import LinearSVC
 
 from sklearn_awsgd import AWSGDClassifier
 from sklearn_awsgd._kernels import _losses, _samplers
@@ -181,67 +178,6 @@ def level_cost():
     return rows
 
 
-def hinge(X, y, model, alpha):
-    """Return the objective of a linear support vector machine."""
-    w, b = model.coef_.ravel(), model.intercept_[0]
-    margin = np.where(y, 1, -1) * (X @ w + b)
-    return np.maximum(0, 1 - margin).mean() + alpha / 2 * w @ w
-
-
-def kinks(folder):
-    """Time the hinge loss; peers with the first number of iterations that is enough."""
-    rows = []
-    sets = [("imbalanced", ALPHA)]
-    if folder:
-        sets += [(name, ALPHA) for name in ("w8a", "a9a", "mammography")]
-        sets += [(f"newsgroups/{k}", a) for k in (0, 15) for a in (ALPHA, ALPHA / 10)]
-    for name, alpha in sets:
-        X, y = load(name, folder)
-        exact = AWSGDClassifier("hinge", alpha=alpha, tol=1e-6, max_iter=5000)
-        fit(exact, X, y)
-        best = hinge(X, y, exact, alpha)
-        peers = {"LinearSVC": [], "SGDClassifier": []}
-        for k in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000):
-            options = {"max_iter": k, "random_state": 0}
-            models = {
-                "LinearSVC": LinearSVC(
-                    loss="hinge",
-                    C=1 / (alpha * len(y)),
-                    tol=1e-12,
-                    intercept_scaling=10,
-                    **options,
-                ),
-                "SGDClassifier": SGDClassifier(alpha=alpha, tol=None, **options),
-            }
-            for peer, model in models.items():
-                if sum(seconds for seconds, _ in peers[peer]) < 10:
-                    seconds = fit(model, X, y)
-                    peers[peer].append((seconds, hinge(X, y, model, alpha)))
-        best = min([best, *[v for runs in peers.values() for _, v in runs]])
-        for goal in TARGETS:
-            runs = []
-            for seed in range(N_SEEDS):
-                model = AWSGDClassifier("hinge", alpha=alpha, tol=goal)
-                seconds = fit(model.set_params(random_state=seed), X, y)
-                runs.append((seconds, hinge(X, y, model, alpha)))
-            n_reached = sum(value <= (1 + goal) * best for _, value in runs)
-            row = {
-                "set": name,
-                "alpha": alpha,
-                "to": goal,
-                "ours": float(np.median([seconds for seconds, _ in runs])),
-                "reached": f"{n_reached}/{N_SEEDS}",
-            }
-            for peer, runs in peers.items():
-                row[peer] = min(
-                    (s for s, value in runs if value <= (1 + goal) * best),
-                    default=float("inf"),
-                )
-            rows.append(row)
-    show("CPU seconds of the hinge loss", rows)
-    return rows
-
-
 def main():
     """Run all parts and write the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -252,7 +188,6 @@ def main():
         "draws": lambda: draws(options.data),
         "growth": growth,
         "level_cost": level_cost,
-        "kinks": lambda: kinks(options.data),
     }
     save("sampling", {k: part() for k, part in parts.items() if chosen(k, options)})
 

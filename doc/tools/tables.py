@@ -120,24 +120,6 @@ def all_solvers():
     return f"{facts}\n{table}"
 
 
-def hinge():
-    """Return seconds to the optimum of hinge losses."""
-    return rst_table(
-        ["data", "alpha", "to", "ours", "LinearSVC", "SGDClassifier"],
-        [
-            [
-                row["set"],
-                f"{row['alpha']:g}",
-                f"{100 * row['to']:g} %",
-                f"{row['ours']:.2f} s",
-                times(row["LinearSVC"], row["ours"]),
-                times(row["SGDClassifier"], row["ours"]),
-            ]
-            for row in read("sampling")["kinks"]
-        ],
-    )
-
-
 def every_loss():
     """Return seconds to the optimum of other losses and penalties."""
     results = read("every_loss")
@@ -742,7 +724,6 @@ PAGES = {
     "streams_by_class": streams_by_class,
     "sources": sources,
     "solvers": all_solvers,
-    "hinge": hinge,
     "every_loss": every_loss,
     "softmax": softmax,
     "small": small,
