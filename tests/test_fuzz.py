@@ -105,6 +105,20 @@ FOUND = [
         sampler="label",
         tol=1e-5,
     ),
+    # Sweeps whose gap was rounded to zero: an error of the logarithm.
+    Case(
+        seed=723612,
+        n_rows=11,
+        n_columns=20,
+        share=0.3,
+        columns="constant",
+        dtype="float32",
+        layout="coo",
+        weights="whole",
+        noise=0.0,
+        loss="hinge",
+        alpha=1e-3,
+    ),
 ]
 
 

@@ -170,9 +170,10 @@ class KinkRun:
             return False
         # Of the last half of the sweeps, as single ones are uneven.
         n = max(N_RATES, len(gaps) // 2)
-        rate = (gaps[-1] / max(gaps[-1 - n], 1e-300)) ** (1 / n)
-        if rate >= 1:
+        if gaps[-1] <= 0 or gaps[-1] >= gaps[-1 - n]:
+            # Rounding has taken what sweeps could tell, or they lead nowhere.
             return True
+        rate = (gaps[-1] / gaps[-1 - n]) ** (1 / n)
         n_sweeps = math.log(max(gaps[-1] / max(goal, 1e-300), 1.0)) / -math.log(rate)
         per_row = self.objective.n_nonzero / self.task.n_samples
         # Flops of a Newton step beside those of a pass, in passes.
