@@ -319,7 +319,11 @@ class Objective:
         return self.P @ loss_of(self.case, self.y, z, 1e-300)[0]
 
     def reference(self, w, b):
-        """Return the least value found by a method of another kind."""
+        """Return the least value found by a method of another kind.
+
+        With a bound of its rounding: coefficients that are far too large are near
+        enough to anything.
+        """
         with np.errstate(all="ignore"):
             return self._by_lbfgs(w, b) if self.l1 > 0 else self._by_newton(w, b)
 
@@ -348,7 +352,7 @@ class Objective:
             for width in few:
                 t = self._newton(A, ridge, free, t, width)
                 point = t[:-1] if basis is None else basis @ t[:-1]
-                best = min(best, self(point, t[-1])[0])
+                best = min(best, sum(self(point, t[-1])))
         return best
 
     def _newton(self, A, ridge, free, t, width):
@@ -420,7 +424,7 @@ class Objective:
             x = _lbfgs(evaluate, x, bounds)
             v = fixed.copy()
             v[used] = (x[:k] - x[k:-1]) / size
-            best = min(best, self(v, x[-1])[0])
+            best = min(best, sum(self(v, x[-1])))
         return best
 
 
@@ -453,7 +457,7 @@ class SoftmaxObjective:
         return math.log(self.codes.max() + 1)
 
     def reference(self, W, b):
-        """Return the least value found by a method of another kind."""
+        """Return the least value found by a method of another kind, and its error."""
         size = np.sqrt(self.P @ self.X**2)
         used = np.flatnonzero(size)[:400]
         X, shape = self.X[:, used] / size[used], (len(b), len(used))
@@ -480,7 +484,7 @@ class SoftmaxObjective:
             x = _lbfgs(evaluate, x, bounds)
         V = np.zeros_like(W)
         V[:, used] = (x[:k] - x[k : 2 * k]).reshape(shape) / size[used]
-        return self(V, x[2 * k :])[0]
+        return sum(self(V, x[2 * k :]))
 
 
 # Findings that are known, each with the reason why it is so; see :func:`check`.
