@@ -29,6 +29,8 @@ SLOW_MODEL = 0.5
 MANY_COEFFICIENTS = 2
 MOST_SETTLED = 300
 RIDGE = 1e-11
+# Gain, relative to the gap that is small enough, of a model that has come to nothing.
+STALLED = 1e-3
 # Slopes of the next model that count as zero, relative to the largest of this one.
 PRECISION = 0.2
 # Share of the largest curvature that each row has at least, the first that is added
@@ -193,11 +195,14 @@ class ColumnModel:
             new = self._along(rows, numbers, here, step)
             if new is not None:
                 self.floor = max(self.floor / 8, LEAST_CURVATURE)
-                here = new
+                before, here = here.value, new
                 crawls = self._violation(new) > SLOW_MODEL * violation
                 n_used = np.count_nonzero(new.v[:-1])
                 if crawls or n_used > MANY_COEFFICIENTS * len(self.y):
                     here = self._settle(rows, numbers, new)
+                if crawls and before - here.value <= STALLED * bound:
+                    # What is left is rounding.
+                    break
             elif self.floor < MOST_CURVATURE:
                 self.floor = min(max(32 * self.floor, FIRST_CURVATURE), MOST_CURVATURE)
             else:
