@@ -294,7 +294,7 @@ class ColumnModel:
                 factor = cho_factor(gram[np.ix_(kept, kept)], check_finite=False)
             except LinAlgError:
                 return here
-            move = -cho_solve(factor, slopes * size) * size
+            move = -cho_solve(factor, slopes * size, check_finite=False) * size
             crosses = is_column & (here.v[left] * (here.v[left] + move) <= 0)
             room = np.where(crosses, here.v[left] / np.where(crosses, -move, 1), np.inf)
             first = np.argmin(room)

@@ -14,6 +14,7 @@ import sys
 import warnings
 
 import numpy as np
+from fuzz import MARGIN_LOSSES, RESIDUAL_LOSSES
 from scipy import sparse, stats
 from sklearn.datasets import make_classification, make_regression
 
@@ -34,13 +35,6 @@ PENALTIES = {
     "elasticnet": {"penalty": "elasticnet", "l1_ratio": 0.3},
     "none": {"penalty": None},
 }
-MARGIN_LOSSES = ("log_loss", "hinge", "squared_hinge", "modified_huber", "perceptron")
-RESIDUAL_LOSSES = (
-    "squared_error",
-    "huber",
-    "epsilon_insensitive",
-    "squared_epsilon_insensitive",
-)
 
 
 def classes(n_classes=2, n_rows=1500, n_features=12):
