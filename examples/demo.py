@@ -143,6 +143,11 @@ def draw(results, colors):
     axes.set_title(f"{N_ROWS:,} rows, 0.5 % positive: logistic regression")
     ticks = [0.05, 0.1, 0.2, 0.5, 1, 2, 5]
     axes.set_xticks(ticks, map(str, ticks))
+    powers = range(-7, 2)
+    axes.set_yticks(
+        [10.0**k for k in powers],
+        [f"$10^{{{k}}}$" if k > -7 else "at most $10^{-7}$" for k in powers],
+    )
     axes.minorticks_off()
     axes.grid(alpha=0.25)
     axes.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1, 0.5))

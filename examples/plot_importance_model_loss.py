@@ -84,6 +84,8 @@ for k, (name, result) in enumerate(fitted.items()):
         evaluations[seen],
         100 * history["std_error"][seen] / truth,
         color=f"C{k}",
+        # Dashed, for it may lie on the curve of the labels.
+        linestyle="--" if name == "labels, learned" else "-",
         label=name,
     )
 left.axhline(truth, color="0.4", linestyle="--", label="loss over all 60,000 rows")
@@ -109,6 +111,6 @@ plt.show()
 # halves it again. The lead over the plain average grows towards the end: rows are drawn
 # without replacement, and once most rows of the few that vary are scored, little is
 # left to chance. A guess that is learned on the way needs no second model, but on these
-# data, where the labels say most, it is no better than them. A jump of a curve is a
-# rare large loss that had not been seen before: that is what intervals have to allow
-# for, and why they are longer above than below.
+# data, where the labels say most, it is no better than them: its curve lies on theirs.
+# A jump of a curve is a rare large loss that had not been seen before: that is what
+# intervals have to allow for, and why they are longer above than below.

@@ -119,7 +119,9 @@ for key, (name, policy) in policies.items():
     axis.set_title(
         f"{name}\n{value.success:.0%} of its episodes reach the goal", fontsize=11
     )
-bar = figure.colorbar(picture, ax=[axes["A"], axes["B"]], shrink=0.85, pad=0.01)
+bar = figure.colorbar(
+    picture, ax=[axes["A"], axes["B"]], location="left", shrink=0.85, pad=0.01
+)
 bar.set_label("visits in an episode")
 bar.set_ticks([-3, -2, -1, 0, 1], labels=["≤ 0.001", "0.01", "0.1", "1", "10"])
 ratio = np.log2(visits(model.behavior_policy_) / visits(model.policy_))

@@ -59,7 +59,7 @@ def plot_rows(axes, clf, X, y, counts):
             wrong[rows], counts[rows], s=9, color=color, alpha=0.6, label=name, lw=0
         )
     axes.axhline(N_PASSES, color="#555555", ls="--")
-    axes.text(1e-6, N_PASSES * 1.1, "plain SGD", va="bottom")
+    axes.text(1.3e-6, N_PASSES * 1.1, "plain SGD", va="bottom")
     axes.set(xscale="log", yscale="log", xlim=(1e-6, 1.5))
     axes.set_xlabel("|label - probability| of the row in the end")
     axes.set_ylabel(f"draws in {N_PASSES} passes")

@@ -119,7 +119,7 @@ for search, name, marker in (
     axis.plot(
         r2[k], scores[k], marker, ms=14, mfc="none", mew=2, color=points.get_color()
     )
-axis.axline((r2.max(), r2.max()), slope=1, color="gray", lw=1, ls="--")
+axis.axline((r2.max(), r2.max()), slope=1, color="gray", lw=1, ls="--", label="equal")
 axis.set(
     xlabel="R² of held-out ratings",
     ylabel="R² in cross-validation",

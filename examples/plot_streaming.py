@@ -75,7 +75,7 @@ for forgetting, (_, _, gain) in found.items():
 
 # %%
 figure, (top, bottom) = plt.subplots(
-    2, 1, figsize=(8, 6.2), sharex=True, layout="constrained", height_ratios=[3, 2]
+    2, 1, figsize=(8, 6.8), sharex=True, layout="constrained", height_ratios=[3, 2]
 )
 for forgetting, color in STYLES.items():
     learned, best, gain = found[forgetting]
@@ -84,7 +84,7 @@ for forgetting, color in STYLES.items():
 top.plot(seen, best, "k", lw=0.8, label="best for the model of the moment")
 top.plot(seen, shares(), color="#777777", ls="--", label="share in the stream")
 top.set(yscale="log", ylabel="probability of a positive row")
-top.legend(frameon=False, fontsize=9)
+figure.legend(loc="outside lower center", ncols=2, frameon=False)
 top.set_title("A class becomes rare and comes back; mean of five streams")
 bottom.axhline(1, color="#777777", ls="--")
 bottom.set(xlabel="rows seen", ylabel="noise of plain draws over ours")

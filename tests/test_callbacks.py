@@ -310,6 +310,20 @@ def test_verbose_names_problems(capsys):
     assert any(line.startswith("label 2, pass 1, ") for line in lines_of(capsys))
 
 
+def test_verbose_of_a_stream_names_problems(capsys):
+    X, y = load_iris(return_X_y=True)
+    names = np.array(["setosa", "versicolor", "virginica"])
+    clf = AWSGDClassifier(random_state=0, verbose=1)
+    clf.partial_fit(X, names[y], classes=names)
+    for line, name, loss in zip(
+        lines_of(capsys), names, clf.history_["objective"], strict=True
+    ):
+        match = re.fullmatch(rf"class {name}, 150 rows, [\d.]+ s: loss (\S+)", line)
+        assert_allclose(float(match[1]), loss, rtol=1e-5)
+    AWSGDRegressor(random_state=0, verbose=1).partial_fit(X, y)
+    assert lines_of(capsys)[0].startswith("150 rows, ")
+
+
 def test_verbose_of_plain_steps_tells_the_least_fall(rare, capsys):
     AWSGDClassifier(learning_rate="adagrad", random_state=0, verbose=1).fit(*rare)
     assert all(", least fall " in line for line in lines_of(capsys))

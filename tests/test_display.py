@@ -10,6 +10,9 @@ from sklearn.datasets import load_iris, make_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from sklearn_awsgd import (
     AWSGDClassifier,
@@ -274,3 +277,27 @@ def test_unknown_options(fitted, cls, params):
     ((name, value),) = params.items()
     with pytest.raises(ValueError, match=f"{name}={value!r} is not known"):
         cls.from_estimator(fitted, **params)
+
+
+def test_pipelines_and_searches_show_their_last_step(rare):
+    X, y = rare
+    pipeline = make_pipeline(StandardScaler(), AWSGDClassifier(random_state=0))
+    search = GridSearchCV(pipeline, {"awsgdclassifier__alpha": [1e-3]}, cv=2)
+    search.fit(X, y)
+    inner = search.best_estimator_[-1]
+    shown = SamplingDisplay.from_estimator(search)
+    direct = SamplingDisplay.from_estimator(inner)
+    assert_array_equal(shown.probabilities, direct.probabilities)
+    display = ConvergenceDisplay.from_estimator(search.best_estimator_)
+    (name,) = display.curves
+    assert name == "AWSGDClassifier"
+    assert_array_equal(display.curves[name][1], inner.history_["objective"])
+
+
+def test_only_curves_with_exact_passes_have_dots(rare):
+    plain = AWSGDClassifier(learning_rate="adagrad", max_iter=3, random_state=0)
+    fits = {"plain": plain.set_params(tol=None), "auto": AWSGDClassifier()}
+    for model in fits.values():
+        model.fit(*rare)
+    lines = ConvergenceDisplay.from_estimators(fits).lines_
+    assert [line.get_marker() for line in lines] == ["None", "o"]

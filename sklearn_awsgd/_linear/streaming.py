@@ -67,7 +67,9 @@ def learn_chunk(estimator, data, targets, sample, both, started):
         losses * (both / sample),
         perf_counter() - started,
         cost=data.pass_cost,
-        verbose=estimator.verbose,
+        names=[estimator._problem_name(k) for k in range(len(targets))]
+        if estimator.verbose
+        else (),
     )
     if learner.n_settled != before:
         _look_at_memory(estimator, problem, targets)

@@ -186,11 +186,12 @@ class Log:
                 record.objective, record.duality_gap, parameters, n_passes=n_passes
             )
 
-    def add_chunk(self, n_rows, losses, seconds, cost=np.nan, verbose=0):
+    def add_chunk(self, n_rows, losses, seconds, cost=np.nan, names=()):
         """Record a chunk of a stream: the loss of each problem before it was learned.
 
-        `cost` is that of its rows. Records are thinned out, so that their number does
-        not grow with the stream.
+        `cost` is that of its rows. With the `names` of the problems there is a line for
+        each. Records are thinned out, so that their number does not grow with the
+        stream.
         """
         ends = self._ends()
         for problem, loss in enumerate(losses.tolist()):
@@ -200,8 +201,9 @@ class Log:
                 Record(problem, "stream", *end[:2], loss, simulated_seconds=end[2])
             )
             ends[problem] = end
-            if verbose:
-                print(f"problem {problem}, {end[0]} rows: loss {loss:.6g}")
+            if names:
+                name = f"{names[problem]}, " if names[problem] else ""
+                print(f"{name}{end[0]} rows, {end[1]:.2f} s: loss {loss:.6g}")
         self.thin()
 
     def add_memory(self, problem, shares):

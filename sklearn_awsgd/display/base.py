@@ -1,5 +1,7 @@
 """What the displays share."""
 
+from sklearn.pipeline import Pipeline
+
 
 class Display:
     """A picture, with an axes to draw in."""
@@ -15,6 +17,17 @@ class Display:
             ) from error
         self.ax_ = plt.subplots()[1] if ax is None else ax
         self.figure_ = self.ax_.figure
+
+
+def last_step(estimator):
+    """Return the estimator at the end of searches and pipelines."""
+    while True:
+        if hasattr(estimator, "best_estimator_"):
+            estimator = estimator.best_estimator_
+        elif isinstance(estimator, Pipeline):
+            estimator = estimator[-1]
+        else:
+            return estimator
 
 
 def check_problem(problem, known):

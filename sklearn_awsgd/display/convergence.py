@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_awsgd._validation import check_option
-from sklearn_awsgd.display.base import Display, check_problem
+from sklearn_awsgd.display.base import Display, check_problem, last_step
 
 
 class ConvergenceDisplay(Display):
@@ -67,7 +67,7 @@ class ConvergenceDisplay(Display):
         Parameters
         ----------
         estimator : AWSGDClassifier, AWSGDRegressor or AWSGDMatrixFactorization
-            Fitted.
+            Fitted; or a pipeline or search that ends with it.
         name : str, default=None
             Name of the curve; None is that of the class.
         ax : matplotlib Axes, default=None
@@ -80,7 +80,7 @@ class ConvergenceDisplay(Display):
         display : ConvergenceDisplay
             The display.
         """
-        name = type(estimator).__name__ if name is None else name
+        name = type(last_step(estimator)).__name__ if name is None else name
         return cls.from_estimators({name: estimator}, ax=ax, **options)
 
     @classmethod
@@ -100,7 +100,8 @@ class ConvergenceDisplay(Display):
         Parameters
         ----------
         estimators : dict
-            Fitted estimators by their names.
+            Fitted estimators by their names, or pipelines or searches that end with
+            them.
         x : {"draws", "passes", "seconds"}, default="draws"
             What to draw over. An exact pass counts as a draw of every row; a pass has
             as many draws as there are rows, or entries of a matrix.
@@ -154,8 +155,10 @@ class ConvergenceDisplay(Display):
         self._begin(ax)
         self.lines_ = []
         for name, (x, y, exact) in self.curves.items():
-            style = {"label": name, "marker": "o", "markersize": 4}
-            style["markevery"] = np.flatnonzero(exact).tolist()
+            style = {"label": name}
+            if exact.any():
+                style |= {"marker": "o", "markersize": 4}
+                style["markevery"] = np.flatnonzero(exact).tolist()
             self.lines_ += self.ax_.plot(x, y, **(style | kwargs))
         words = {"gap": "certified gap", "suboptimality": "relative suboptimality"}
         self.ax_.set(xlabel=self.x, ylabel=words.get(self.y, self.y))
@@ -167,6 +170,7 @@ class ConvergenceDisplay(Display):
 
 def _convergence(estimator, x, y, reference, problem):
     """Return x, y and whether y is exact, for one estimator."""
+    estimator = last_step(estimator)
     check_is_fitted(estimator)
     history = getattr(estimator, "history_", {})
     if "objective" not in history:

@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_awsgd._validation import check_option
-from sklearn_awsgd.display.base import Display, check_problem
+from sklearn_awsgd.display.base import Display, check_problem, last_step
 
 # Records of a heat map: more could not be told apart.
 RECORDS_SHOWN = 400
@@ -75,7 +75,7 @@ class SamplingDisplay(Display):
         Parameters
         ----------
         estimator : AWSGDClassifier, AWSGDRegressor or AWSGDMatrixFactorization
-            Fitted.
+            Fitted; or a pipeline or search that ends with it.
         by : {"group", "level", "column", "row"}, default=None
             What to draw.
 
@@ -100,6 +100,7 @@ class SamplingDisplay(Display):
         display : SamplingDisplay
             The display.
         """
+        estimator = last_step(estimator)
         check_is_fitted(estimator)
         if by is not None:
             check_option("by", by, ("group", "level", "column", "row"))
@@ -141,7 +142,7 @@ class SamplingDisplay(Display):
             for name, share in zip(self.names, self.probabilities.T, strict=True)
         ]
         self.ax_.set(xlabel="draws", ylabel="probability", ylim=(0, None))
-        self.ax_.legend()
+        self.ax_.legend(title="group")
 
     def _plot_rows(self, kwargs):
         shares = np.sort(self.probabilities[0])[::-1]
