@@ -179,6 +179,15 @@ def test_the_duality_gap_is_a_bound_far_from_the_optimum(seed, rng):
                 assert point.gap >= point.value - lowest - 1e-9 * lowest
 
 
+@pytest.mark.parametrize("loss", [*SMOOTH_LOSSES, "hinge", "multinomial"])
+def test_the_duality_gap_is_never_above_the_objective(loss, rng):
+    """No loss is below zero, however bad the dual points of the passes are."""
+    X = rng.lognormal(0, 2, (4000, 25))
+    y = np.log(X) @ rng.standard_normal(25) + rng.logistic(size=4000) > 2
+    clf = AWSGDClassifier(loss, random_state=0).fit(X, y)
+    assert np.all(clf.duality_gap_ <= clf.history_["objective"][-1])
+
+
 def test_agrees_with_logistic_regression(imbalanced, seed):
     X, y = imbalanced
     peer = LogisticRegression(C=1 / (0.01 * len(y)), tol=1e-12, max_iter=1000)

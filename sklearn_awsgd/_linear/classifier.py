@@ -163,8 +163,9 @@ default="auto"
     effective_sample_size_ : ndarray of shape (n_problems,)
         Effective number of draws of that pass, given their weights.
     duality_gap_ : ndarray of shape (n_problems,)
-        Certified bound on how far the objective is above its minimum; infinite where
-        there is none (plain AW-SGD, no penalty).
+        Certified bound on how far the objective is above its minimum, and never more
+        than the objective itself; infinite where there is none (plain AW-SGD, no
+        penalty).
     draw_counts_ : ndarray of shape (n_problems, n_samples)
         How often each row was drawn in the last call, with `count_draws`.
     history_ : dict of ndarray

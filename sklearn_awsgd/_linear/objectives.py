@@ -114,8 +114,8 @@ class LinearObjective(Objective):
         self.sharp, self.alpha_l1 = sharp, alpha_l1
         self.n_samples, self.n_columns = sums.n_samples, sums.n_columns
         self.n_nonzero = sums.n_nonzero
-        # The best dual point so far: see `mix_dual`.
-        self._dual = None
+        # The best dual point so far: see `mix_dual`. Zero is one, with the bound zero.
+        self._dual = 0.0, np.zeros(self.n_columns - 1)
         # The least value so far: a bound that is made of far larger numbers is none.
         self._least = np.inf
 
@@ -129,8 +129,7 @@ class LinearObjective(Objective):
         if self.alpha > 0 or self.alpha_l1 > 0:
             if sum(map(abs, sums[0] + sums[1])) <= MOST_CANCELLED * self._least:
                 self.mix_dual(*self._dual_point(gradients, sums))
-            if self._dual is not None:
-                gap = value - self.lower_bound()
+            gap = value - self.lower_bound()
         if self.alpha_l1 > 0:
             gap += self.alpha_l1 * np.abs(w).sum()
         gradient = gradients[0] + gradients[1]
@@ -165,9 +164,6 @@ class LinearObjective(Objective):
         cancels, so a mixture is far better than the last point. With an l1 penalty the
         better of the two is kept: see `penalized_bound`.
         """
-        if self._dual is None:
-            self._dual = value, mean
-            return
         if self.alpha_l1 > 0:
             penalties = self.alpha_l1, self.alpha
             if penalized_bound(value, mean, *penalties) > self.lower_bound():

@@ -56,8 +56,8 @@ class SoftmaxObjective(Objective):
         self.alpha_l1, self.n_classes = alpha_l1, sums.n_classes
         self.n_samples, self.n_columns = sums.n_samples, sums.n_columns
         self.n_nonzero = sums.n_nonzero
-        # The best dual point so far: see `mix_dual`.
-        self._dual = None
+        # The best dual point so far: see `mix_dual`. The first has q_i = e_i.
+        self._dual = 0.0, np.zeros((self.n_classes, self.n_columns - 1))
 
     def __call__(self, v):
         """Return the Evaluation at v, from one pass over the rows.
@@ -101,9 +101,6 @@ class SoftmaxObjective(Objective):
 
     def mix_dual(self, value, mean):
         """Take in a dual point, as `LinearObjective.mix_dual` does."""
-        if self._dual is None:
-            self._dual = value, mean
-            return
         old_value, old_mean = self._dual
         change = mean - old_mean
         if self.alpha_l1 == 0:

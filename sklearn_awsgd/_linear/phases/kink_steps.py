@@ -194,8 +194,6 @@ class KinkRun:
             variates = np.array(problem.variates)
             self.objective.mix_dual(*problem.dual_point())
         else:
-            # Variates of zero are a dual point.
-            self.objective.mix_dual(0.0, np.zeros(task.n_features))
             self.look(v)
             if self.is_there or self.is_spent:
                 return
