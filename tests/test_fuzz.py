@@ -119,6 +119,21 @@ FOUND = [
         loss="hinge",
         alpha=1e-3,
     ),
+    # Kinks, an l1 penalty and offset features: models were not solved, descents crept.
+    Case(
+        seed=511348,
+        n_rows=8,
+        n_columns=3,
+        n_classes=0,
+        columns="offset",
+        layout="csr",
+        weights="whole",
+        loss="epsilon_insensitive",
+        penalty="elasticnet",
+        l1_ratio=0.5,
+        alpha=1e-12,
+        sampler="strata",
+    ),
 ]
 
 

@@ -25,7 +25,7 @@ def minimize_l1_model(
     alpha_l1 : float
         Strength of the l1 penalty.
     d : ndarray of shape (p,)
-        Set to the minimiser.
+        Where to start; set to the minimiser.
     max_sweeps : int
         Largest number of sweeps over the coordinates.
 
@@ -36,8 +36,7 @@ def minimize_l1_model(
     """
     cdef Py_ssize_t _sweep, j, k, p = w.shape[0]
     cdef double old, new, change, largest = 0.0, first = 0.0
-    cdef double[::1] slope = np.array(gradient)
-    d[:] = 0.0
+    cdef double[::1] slope = np.add(gradient, np.dot(hessian, d))
     with nogil:
         for _sweep in range(max_sweeps):
             largest = 0.0

@@ -24,6 +24,11 @@ ON_LINES = 0.95
 MATTERS = 1e-3
 # Sweeps of coordinate descent for a quadratic model.
 MAX_SWEEPS = 1000
+# Between kinks, where they are soon followed by an exact solution for the coefficients
+# that are not zero, and how often that may be. Chosen on "diabetes" and two generated
+# sets: with offset features, sweeps alone creep.
+SWEEPS_BEFORE_FACES = 100
+MOST_FACES = 10
 
 
 def add_l1_penalty(there, alpha_l1):
@@ -39,6 +44,7 @@ class ProximalDirection(Direction):
         super().__init__(objective, tol, rng)
         cheap = objective.newton_flops() <= descent.CHEAP
         self.alpha_l1, self.exact = alpha_l1, objective.sharp and cheap
+        self.by_faces = cheap and not self.exact
         self.goal = descent.ROUNDING if self.exact else tol
         self.n_rows = descent.first_sample_size(objective, cheap)
         self.floor, self.left = 0.0, np.inf
@@ -82,32 +88,47 @@ class ProximalDirection(Direction):
             inverse = InverseCurvature.from_hessian(hessian, cost=0.0)
             return -(inverse @ here.gradient), 0.0
         hessian = np.triu(hessian) + np.triu(hessian, 1).T
-        step = np.empty_like(here.v)
-        last_gain = minimize_l1_model(
-            hessian, here.gradient, here.v, self.alpha_l1, step, MAX_SWEEPS
-        )
-        if self.exact and self._polish(hessian, here, step):
-            last_gain = 0.0
+        step = np.zeros_like(here.v)
+        n_sweeps = SWEEPS_BEFORE_FACES if self.by_faces else MAX_SWEEPS
+        for _ in range(MOST_FACES):
+            last_gain = minimize_l1_model(
+                hessian, here.gradient, here.v, self.alpha_l1, step, n_sweeps
+            )
+            if not self.exact and (last_gain == 0 or not self.by_faces):
+                break
+            if self._polish(hessian, here, step):
+                return step, 0.0
+            if self.exact:
+                break
         return step, last_gain
 
     def _polish(self, hessian, here, step):
         """Solve exactly for the coefficients that coordinate descent left nonzero.
 
-        Return whether that is the minimum: it keeps their signs, else the step stays as
-        it is, and leaves the others zero.
+        Return whether that is the minimum: it keeps their signs, and leaves the others
+        zero. Those that would change their sign become zero, one after the other; but a
+        smooth loss may be a line, whose model holds no farther: the step stays.
         """
-        new = here.v + step
-        signs = np.append(np.sign(new[:-1]), 0.0)
-        active = np.append(new[:-1] != 0, True)
-        slope = here.gradient + hessian[:, ~active] @ step[~active]
-        slope = slope[active] + self.alpha_l1 * signs[active]
-        inverse = InverseCurvature.from_hessian(
-            hessian[np.ix_(active, active)], cost=0.0
-        )
-        exact = -(inverse @ slope)
-        if (np.sign(here.v[active] + exact)[:-1] != signs[active][:-1]).any():
-            return False
-        step[active] = exact
+        v = here.v + step
+        while True:
+            signs = np.append(np.sign(v[:-1]), 0.0)
+            active = np.append(v[:-1] != 0, True)
+            slope = here.gradient + hessian @ (v - here.v) + self.alpha_l1 * signs
+            inverse = InverseCurvature.from_hessian(
+                hessian[np.ix_(active, active)], cost=0.0
+            )
+            change = np.zeros_like(v)
+            change[active] = -(inverse @ slope[active])
+            turned = signs * (v + change) < 0
+            if not turned.any():
+                break
+            if self.exact:
+                return False
+            shares = np.where(turned, -v / np.where(turned, change, 1.0), np.inf)
+            first = np.argmin(shares)
+            v = np.where(active, v + shares[first] * change, 0.0)
+            v[first] = 0.0
+        step[:] = v + change - here.v
         slope = here.gradient[~active] + hessian[~active] @ step
         return bool((np.abs(slope) <= self.alpha_l1 * (1 + KEPT_AT_ZERO)).all())
 

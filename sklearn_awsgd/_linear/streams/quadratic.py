@@ -281,7 +281,7 @@ def settle(past, at_hand, problem, scale, sizes, n_old, shared=None):
         if factor is None:
             factor, matrix = past.factorise(extra, damping)
         if threshold > 0:
-            step = np.empty_like(v)
+            step = np.zeros_like(v)
             minimize_l1_model(matrix, gradient, v, threshold, step, 100)
         else:
             step = -dpotrs(factor, gradient, lower=1)[0]
