@@ -46,6 +46,26 @@ def test_records_of_all_problems_are_kept():
         assert np.diff(draws).max() <= 7000 / 3
 
 
+def test_pickled_records_are_small_and_the_same(rng):
+    log = Log()
+    sizes = []
+    for chunk in range(5000):
+        log.add_chunk(10, rng.random(1), 0.1)
+        shares = np.zeros(32)
+        shares[chunk % 32] = rng.random()
+        log.add_memory(0, shares)
+        if chunk % 100 == 99:
+            sizes.append(len(pickle.dumps(log)))
+    # What a memory of 1,000 rows x 30 columns takes is 240 kB, of which 5 % are 12 kB.
+    assert max(sizes[10:]) - min(sizes[10:]) <= 12_000
+    again = pickle.loads(pickle.dumps(log))
+    assert again.records[-1].draws == log.records[-1].draws == 50_000
+    assert again.records[-1].objective == log.records[-1].objective
+    assert np.isnan(again.records[-1].duality_gap)
+    for name, column in log.sampling_table().items():
+        np.testing.assert_array_equal(column, again.sampling_table()[name])
+
+
 @pytest.mark.parametrize("n_columns", [5, 40])
 def test_records_of_the_factorization_are_bounded(n_columns, rng, monkeypatch):
     monkeypatch.setattr("sklearn_awsgd._solver.records.MOST_RECORDS", 50)

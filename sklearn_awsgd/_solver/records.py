@@ -1,7 +1,7 @@
 """What a run may spend, and what is known of it: Budget, Record and Log."""
 
 from collections import Counter
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import astuple, dataclass, field, fields, replace
 from operator import attrgetter
 from threading import Event
 from time import perf_counter
@@ -9,8 +9,10 @@ from time import perf_counter
 import numpy as np
 
 # Records that are kept of a stream, and those of sampling, which have an array each;
-# numbers in all these arrays; and how many of each problem are kept in any case.
-MOST_RECORDS, MOST_SAMPLING, SAMPLING_NUMBERS, FEWEST_EACH = 2000, 500, 100_000, 20
+# numbers in all these arrays; and how many of each problem are kept in any case. As
+# between half of them and all are kept, and pickled, they must be few beside the memory
+# of a stream (bench_streams.py, growth).
+MOST_RECORDS, MOST_SAMPLING, SAMPLING_NUMBERS, FEWEST_EACH = 500, 100, 100_000, 20
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,13 @@ class Record:
     validation_score: float = np.nan
     simulated_seconds: float = np.nan
 
+    def __reduce__(self):
+        """Pickle without what is not known at the end of the fields."""
+        values = astuple(self)
+        while values[-1] != values[-1]:
+            values = values[:-1]
+        return Record, values
+
 
 @dataclass
 class SamplingRecord:
@@ -103,6 +112,18 @@ class SamplingRecord:
     problem: int
     draws: int
     probabilities: np.ndarray
+
+    def __reduce__(self):
+        """Pickle without the probabilities that are zero: most are."""
+        shape, which = self.probabilities.shape, np.flatnonzero(self.probabilities)
+        places, shares = which.tolist(), self.probabilities[which].tolist()
+        return _sampling_record, (self.problem, self.draws, shape, places, shares)
+
+
+def _sampling_record(problem, draws, shape, places, shares):
+    probabilities = np.zeros(shape)
+    probabilities[places] = shares
+    return SamplingRecord(problem, draws, probabilities)
 
 
 class Log:
