@@ -7,7 +7,7 @@ A row here ends with what the intercept is multiplied with: the last of its p co
 
 import numpy as np
 
-from libc.math cimport INFINITY, exp, fabs, fmax, log1p
+from libc.math cimport INFINITY, fabs
 
 from sklearn_awsgd._kernels._losses cimport Loss
 # For WIDE.
@@ -46,19 +46,26 @@ def evaluate_rows(
     total : float
         The sum of a f(y, z).
     """
+    cdef double total = 0.0
+    if y.shape[0] > 0:
+        with nogil:
+            total = evaluate_weighted(loss, y, z, a, result)
+    return total
+
+
+cdef double evaluate_weighted(
+    Loss loss, const double[::1] y, const double[::1] z, const double[::1] a,
+    double[:, ::1] result,
+) noexcept nogil:
+    """As `evaluate_rows` for one row or more."""
     cdef Py_ssize_t k, n = y.shape[0]
     cdef double total = 0.0
-    if n == 0:
-        return 0.0
-    with nogil:
-        loss.evaluate_many(
-            &y[0], &z[0], n, &result[0, 0], &result[1, 0], &result[2, 0]
-        )
-        for k in range(n):
-            result[0, k] *= a[k]
-            result[1, k] *= a[k]
-            result[2, k] *= a[k]
-            total += result[0, k]
+    loss.evaluate_many(&y[0], &z[0], n, &result[0, 0], &result[1, 0], &result[2, 0])
+    for k in range(n):
+        result[0, k] *= a[k]
+        result[1, k] *= a[k]
+        result[2, k] *= a[k]
+        total += result[0, k]
     return total
 
 
@@ -78,9 +85,9 @@ def beyond_expansions(
     with nogil:
         for k in range(t.shape[0]):
             beyond[k] = derivatives[k] - (h[k] * t[k] - r[k])
-            largest = fmax(largest, fabs(t[k]))
-            off = fmax(off, fabs(beyond[k]))
-            size = fmax(size, fmax(fabs(derivatives[k]), fabs(r[k])))
+            largest = max(largest, fabs(t[k]))
+            off = max(off, fabs(beyond[k]))
+            size = max(size, max(fabs(derivatives[k]), fabs(r[k])))
     return largest, off / size if size > 0.0 else 0.0
 
 
@@ -98,7 +105,7 @@ def expansions_along(
         for k in range(t.shape[0]):
             slope += step[k] * (h[k] * t[k] - r[k])
             square += h[k] * step[k] * step[k]
-            largest = fmax(largest, fabs(step[k]))
+            largest = max(largest, fabs(step[k]))
     return slope, 0.5 * square, largest
 
 
@@ -117,8 +124,8 @@ def staleness(
 
 def class_sums(
     Rows rows, const Py_ssize_t[::1] chosen, const double[::1] y,
-    const double[:, ::1] values, const double[::1] h, double[:, ::1] x,
-    double[:, ::1] totals,
+    const double[:, ::1] values, const double[::1] h, const double[::1] c,
+    double[:, ::1] x, double[:, ::1] totals,
 ):
     """Add up rows of either class, weighted by their curvatures.
 
@@ -130,8 +137,8 @@ def class_sums(
         Those to add up.
     values : ndarray of shape (3, n_rows or more)
         Losses and two derivatives.
-    h : ndarray of shape (n_rows or more,)
-        What curvatures are at most.
+    h, c : ndarrays of shape (n_rows or more,)
+        What rows weigh at most, and their curvatures when they were given that.
     x : ndarray of shape (2, p)
         The sums are added to.
     totals : ndarray of shape (2, 2)
@@ -144,7 +151,7 @@ def class_sums(
         for k in range(chosen.shape[0]):
             i = chosen[k]
             label = y[i] > 0.0
-            weight = min(values[2, i], h[i])
+            weight = h[i] * min(values[2, i] / c[i], 1.0) if c[i] > 0.0 else 0.0
             totals[label, 0] += weight
             totals[label, 1] += fabs(values[1, i])
             get_row(rows, i, &row)
@@ -152,13 +159,15 @@ def class_sums(
 
 
 def calibrate(
-    const double[::1] scores, const double[::1] y, const double[::1] a,
+    Loss loss, const double[::1] scores, const double[::1] y, const double[::1] a,
     double[::1] point, const double[::1] prior, Py_ssize_t n_steps, double[::1] gains,
 ):
     """Take Newton steps of the logistic regression on scores and a constant.
 
     Parameters
     ----------
+    loss : LogLoss
+        Evaluates many rows at once.
     scores, y, a : ndarrays of shape (n_rows,)
         Scores, targets -1 and +1, weights.
     point : ndarray of shape (2,)
@@ -175,23 +184,22 @@ def calibrate(
     raw, own : float
         Losses of the scores as they are, and at the first point.
     """
-    cdef Py_ssize_t i, step
-    cdef double z, e, p, g, h, raw = 0.0, own = 0.0, g0, g1, h0, h1, h2, r0, r1
-    cdef double determinant
+    cdef Py_ssize_t i, step, n = scores.shape[0]
+    cdef double g, h, g0, g1, h0, h1, h2, r0, r1, determinant
+    cdef double raw, value, own = 0.0
+    cdef double[::1] z = np.empty(n)
+    cdef double[:, ::1] values = np.empty((3, n))
     with nogil:
-        for i in range(scores.shape[0]):
-            z = -y[i] * scores[i]
-            raw += a[i] * (fmax(z, 0.0) + log1p(exp(-fabs(z))))
-            z = -y[i] * (scores[i] * point[0] + point[1])
-            own += a[i] * (fmax(z, 0.0) + log1p(exp(-fabs(z))))
+        raw = evaluate_weighted(loss, y, scores, a, values)
         for step in range(n_steps + 1):
+            for i in range(n):
+                z[i] = scores[i] * point[0] + point[1]
+            value = evaluate_weighted(loss, y, z, a, values)
+            if step == 0:
+                own = value
             g0, g1, h0, h1, h2 = 0.0, 0.0, 0.0, 0.0, 0.0
-            for i in range(scores.shape[0]):
-                z = scores[i] * point[0] + point[1]
-                e = exp(-fabs(z))
-                p = (1.0 if z > 0.0 else e) / (1.0 + e)
-                g = a[i] * (p - (y[i] > 0.0))
-                h = a[i] * p * (1.0 - p)
+            for i in range(n):
+                g, h = values[1, i], values[2, i]
                 g0 += g
                 g1 += g * scores[i]
                 h0 += h

@@ -456,8 +456,8 @@ MUTANTS = [
     ),
     Mutant(
         "streams: who follows forgets the slope of new rows",
-        "    past.curvature += gram\n    past.slope += slope\n",
-        "    past.curvature += gram\n",
+        "        self.curvature += gram\n        self.slope += slope\n",
+        "        self.curvature += gram\n",
         "test_streams.py",
     ),
 ]

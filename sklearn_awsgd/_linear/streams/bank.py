@@ -3,6 +3,8 @@
 import numpy as np
 from scipy.special import expit
 
+from sklearn_awsgd._kernels import _stream
+
 # Rows after which evidence counts 1/e of what it did.
 EVIDENCE_WINDOW = 5000.0
 # What a learner that forgets has to make good when it begins, in units of evidence:
@@ -18,10 +20,13 @@ RESTART = 15.0
 SURPRISE, KNOWN_LOSSES = 4.0, 2.5
 # No learner is further behind than this, so that one whose time comes is soon heard.
 FURTHEST = 20.0
+# Chunks without great losses after which learners may sleep.
+CALM = 3
 
 
-# Rows that a moving intercept remembers, a prior of it at zero, and its Newton steps.
-SHIFT_WINDOW, SHIFT_PRIOR, SHIFT_STEPS = 1000.0, 1.0, 2
+# Rows that a moving intercept remembers, a prior of it at zero, and its Newton steps;
+# and the curvature of what is not to move.
+SHIFT_WINDOW, SHIFT_PRIOR, SHIFT_STEPS, KNOWN = 1000.0, 1.0, 2, 1e30
 
 
 class Shift:
@@ -49,28 +54,22 @@ class Shift:
         loss : float
             Of the rows with the shift; without it that is `raw`.
         """
-        values, weight = np.empty((3, len(y))), a.sum()
-        keep = np.exp(-weight / SHIFT_WINDOW)
-        loss = problem.evaluate(y, scores + self.value, a, values)
+        loss, weight = problem.total(y, scores + self.value, a), a.sum()
+        keep, gains = np.exp(-weight / SHIFT_WINDOW), np.empty(5)
         self._curvature *= keep
         self._slope *= keep
-        best = self._best
-        for step in range(SHIFT_STEPS + 1):
-            total = problem.evaluate(y, scores + best, a, values)
-            g, h = values[1].sum(), values[2].sum()
-            if step == 0:
-                behind = np.exp(-weight / EVIDENCE_WINDOW) * self._behind + total - raw
-                self._behind = float(np.clip(behind, -FURTHEST, FURTHEST))
-            if step == SHIFT_STEPS:
-                break
-            curvature = h + self._curvature + SHIFT_PRIOR
-            best -= (
-                g + (self._curvature + SHIFT_PRIOR) * best - self._slope
-            ) / curvature
-        self._curvature += h
-        self._slope += h * best - g
-        self._best = best
-        self.value = float(expit(-self._behind) * best)
+        # A calibration whose slope is known to be 1.
+        point, curvature = np.array([1.0, self._best]), self._curvature + SHIFT_PRIOR
+        prior = np.array([KNOWN, 0.0, curvature, KNOWN, self._slope])
+        _, own = _stream.calibrate(
+            problem.loss, scores, y, a, point, prior, SHIFT_STEPS, gains
+        )
+        behind = np.exp(-weight / EVIDENCE_WINDOW) * self._behind + own - raw
+        self._behind = float(np.clip(behind, -FURTHEST, FURTHEST))
+        self._best = float(point[1])
+        self._curvature += gains[2]
+        self._slope += gains[4] - gains[1]
+        self.value = float(expit(-self._behind)) * self._best
         return loss
 
 
@@ -98,7 +97,8 @@ class Bank:
         # Mean of the losses of the best, their variance for rows of weight 1, and what
         # both are means of.
         self.mean_loss, self.variance, self.weight = 0.0, 0.0, 0.0
-        self.surprised = False
+        # Whether the last chunk was a surprise, and chunks since one that cost much.
+        self.surprised, self.calm = False, 0
 
     def weights(self, n_learners):
         """Return the weights of the first learners, those that have begun."""
@@ -127,13 +127,27 @@ class Bank:
             self.behind[k] = HANDICAP
         return over
 
+    def may_sleep(self, k, loss, weight, is_log_loss):
+        """Return whether learner k need not be looked at.
+
+        It is as far behind as can be, and the first has not lost much more than it used
+        to, in this chunk and those just before.
+        """
+        calm = self.calm >= CALM and not self._costs_much(loss, weight, is_log_loss)
+        return calm and self.behind[k] >= FURTHEST
+
+    def _costs_much(self, loss, weight, is_log_loss):
+        unit = 1.0 if is_log_loss else 2 * self.mean_loss + 1e-300
+        return loss - weight * self.mean_loss > FURTHEST * unit
+
     def observe(self, losses, weight, is_log_loss):
         """Take in the losses of a chunk before it was learned.
 
         Parameters
         ----------
-        losses : list of float
-            Sum of the losses of each learner.
+        losses : list of float or None
+            Sum of the losses of each learner; None for those furthest behind, which
+            stay there.
         weight : float
             What the rows weigh.
         is_log_loss : bool
@@ -145,12 +159,16 @@ class Bank:
         winner : int
             The learner that those before it should go on from; 0 is none.
         """
-        losses, keep = np.array(losses), np.exp(-weight / EVIDENCE_WINDOW)
+        keep, n = np.exp(-weight / EVIDENCE_WINDOW), len(losses)
+        known = np.array([loss is not None for loss in losses])
+        losses = np.array([loss for loss in losses if loss is not None])
+        costly = self._costs_much(losses[0], weight, is_log_loss)
+        self.calm = 0 if costly else self.calm + 1
         self._watch(losses.min(), weight, keep)
         if not is_log_loss:
             losses /= 2 * self.mean_loss + 1e-300
-        n = len(losses)
-        behind = keep * self.behind[:n] + losses
+        behind = np.full(n, np.inf)
+        behind[known] = keep * self.behind[:n][known] + losses
         behind -= behind.min()
         self.behind[:n] = np.minimum(behind, FURTHEST)
         winner = int(behind.argmin())

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import expit, log_softmax, logsumexp
 
 from sklearn_awsgd._kernels import _stream
+from sklearn_awsgd._kernels._losses import LogLoss
 
 # Rows that count, and the weight of a prior at slope 1 and intercept 0.
 WINDOW, PRIOR = 3000.0, 5.0
@@ -21,6 +22,7 @@ AT_START = PRIOR * np.array([1.0, 0.0, 1.0, 1.0, 0.0])
 SLOPES = 0.1, 10.0
 # What it has to make good before it is used, in logarithms of probabilities.
 HANDICAP, FURTHEST = 3.0, 20.0
+LOG_LOSS = LogLoss()
 
 
 class Calibration:
@@ -74,14 +76,13 @@ class Calibration:
             return
         scores, targets, weights, missing = zip(*self.pending, strict=True)
         parts = zip(weights, np.logical_not(missing), strict=True)
-        weights = np.vstack([np.outer(part, counts) for part, counts in parts])
-        scores, targets = np.concatenate(scores), np.concatenate(targets)
+        weights = [np.outer(counts, part) for part, counts in parts]
+        stride = -(-self.n_pending // MOST_ROWS)
         self.pending, self.n_pending = [], 0
-        stride = -(-len(weights) // MOST_ROWS)
         self._learn(
-            np.ascontiguousarray(scores[::stride].T),
-            np.ascontiguousarray(targets[::stride].T),
-            np.ascontiguousarray(stride * weights[::stride].T),
+            np.ascontiguousarray(np.concatenate(scores)[::stride].T),
+            np.ascontiguousarray(np.concatenate(targets)[::stride].T),
+            stride * np.concatenate(weights, axis=1)[:, ::stride],
         )
 
     def _learn(self, scores, targets, weights):
@@ -94,6 +95,7 @@ class Calibration:
             if ready:
                 known = keep * self.known[k]
                 raw, own = _stream.calibrate(
+                    LOG_LOSS,
                     scores[k],
                     targets[k],
                     weights[k],

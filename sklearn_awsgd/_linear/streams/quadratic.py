@@ -10,12 +10,16 @@ has beyond its expansion, so the objective is
 
 A row that leaves has been expanded at the present v and takes nothing with it;
 forgetting multiplies everything by a factor; quadratics of two streams add.
+
+An h_i need not be the curvature c_i of the loss. Of a large chunk h_i is c_i over the
+probability that row i is drawn, or 0 if it is not, so that T costs less; and as h_i is
+never negative, nor is what the objective curves by.
 """
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
-from sklearn_awsgd._kernels import _stream
+from sklearn_awsgd._kernels import _batch, _stream
 from sklearn_awsgd._kernels._models import minimize_l1_model
 
 # Newton steps stop when they promise less than this much of the objective, which is a
@@ -91,14 +95,14 @@ class Past:
         Inverse curvature for rank-one steps.
     settled : ndarray of shape (p,) or None
         The coefficients before rank-one steps, if any were taken.
-    h, r : ndarrays of shape (n_at_hand,) or None
-        Expansions of the rows at hand, while it is settled.
+    expansion : ndarray of shape (3, n_at_hand) or None
+        h, r and c of the rows at hand, while it is settled.
     """
 
     def __init__(self, p):
         self.curvature, self.slope = np.zeros((p, p)), np.zeros(p)
         self.n, self.v, self.inverse, self.settled = 0.0, np.zeros(p), None, None
-        self.h = self.r = None
+        self.expansion = None
 
     def copy(self):
         """Return a past that goes on by itself, without rows at hand."""
@@ -144,6 +148,17 @@ class Past:
                 return factor, matrix
             jitter *= 100
         raise FloatingPointError("the curvature of the stream is not finite")
+
+    def take(self, gram, slope):
+        """Take in what the expansions of rows add to curvature and slope."""
+        self.curvature += gram
+        self.slope += slope
+
+    def solve(self, problem, scale, fit_intercept):
+        """Move to the minimum where no row is at hand; not for l1 penalties."""
+        extra = self.penalties(problem, fit_intercept) + FLOOR * self.n * scale.squares
+        factor, _ = self.factorise(extra)
+        self.v = dpotrs(factor, self.slope, lower=1)[0]
 
     def invert(self, problem, scale):
         """Make the inverse curvature that rank-one steps begin with.
@@ -192,9 +207,18 @@ class AtHand:
             total += c[self.n_rows :] @ self.summaries
         return total
 
-    def add_new_gram(self, weights, total, start):
-        """Add the sum of weights_i x_i x_i^T over the rows from one on."""
-        self.buffer.add_gram(weights, total, slice(self.start + start, None))
+    def draw_gram(self, curvatures, sizes, new, sample):
+        """Return expansions and sum of h x x^T of new rows; see :func:`settle`."""
+        total = np.zeros((self.buffer.n_columns,) * 2)
+        if sample is None:
+            h, which = curvatures[new].copy(), slice(self.start + new.start, None)
+            self.buffer.add_gram(h, total, which)
+            return h, total
+        which, times = _batch.draw_systematically(curvatures[new] * sizes[new], *sample)
+        h = np.zeros(new.stop - new.start)
+        h[which] = times * curvatures[new.start + which]
+        self.buffer.add_gram(h[which], total, self.start + new.start + which)
+        return h, total
 
     def add_gram(self, weights, total, which):
         """Add the sum of weights_i x_i x_i^T over rows of the buffer, by number."""
@@ -212,7 +236,7 @@ class AtHand:
         return problem.evaluate(self.y, t, self.a, result)
 
 
-def settle(past, at_hand, problem, scale, sizes, n_old, shared=None):
+def settle(past, at_hand, problem, scale, sizes, n_old, shared=None, sample=None):
     """Move a past to the minimum of its objective, and expand its rows there.
 
     Parameters
@@ -232,6 +256,9 @@ def settle(past, at_hand, problem, scale, sizes, n_old, shared=None):
     shared : tuple of ndarrays, default=None
         Curvatures of the new rows, and the sum of h x x^T over them, as another past
         has found them.
+    sample : tuple of (int, float), default=None
+        How many of the new rows to draw for that sum, in proportion to what they add to
+        its trace, and where between them to begin; None takes all.
 
     Returns
     -------
@@ -249,16 +276,16 @@ def settle(past, at_hand, problem, scale, sizes, n_old, shared=None):
     v, t = past.v, at_hand.scores(past.v)
     values, trial = np.empty((3, n_at_hand)), np.empty((3, n_at_hand))
     total = at_hand.evaluate(problem, t, values)
-    h, r, new = past.h, past.r, slice(n_old, at_hand.n_rows)
+    (h, r, c), new = past.expansion, slice(n_old, at_hand.n_rows)
     before, scores = values[0, new].sum(), t[new]
     if shared is None:
-        gram = np.zeros_like(past.curvature)
-        at_hand.add_new_gram(values[2, new], gram, n_old)
-        shared = values[2, new].copy(), gram
-    h[new] = shared[0]
+        shared = at_hand.draw_gram(values[2], sizes, new, sample)
+    h[new], gram = shared
+    c[new] = values[2, new] if sample else h[new]
     r[new] = h[new] * t[new] - values[1, new]
-    past.curvature += shared[1]
-    past.slope += at_hand.buffer.combine(r[new], at_hand.start + n_old)
+    past.curvature += gram
+    past.slope += gram @ v
+    past.slope -= at_hand.buffer.combine(values[1, new], at_hand.start + n_old)
     factor, tv, beyond = None, past.curvature @ v, np.empty(n_at_hand)
     extra = penalties + FLOOR * past.n * scale.squares
     largest = np.abs(at_hand.y).max(initial=0)
@@ -313,8 +340,8 @@ def settle(past, at_hand, problem, scale, sizes, n_old, shared=None):
         v = v + length * step
         t, total, tv = new_t, new_total, tv + length * tv_step
         values, trial = trial, values
-        if _stream.staleness(values[2], h, sizes) > STALE:
-            which = np.flatnonzero(np.abs(values[2] - h) > 0.5 * STALE * h)
+        if _stream.staleness(values[2], c, sizes) > STALE:
+            which = np.flatnonzero(np.abs(values[2] - c) > 0.5 * STALE * c)
             expand(past, at_hand, values, t, which)
             factor, tv = None, past.curvature @ v
     else:
@@ -324,50 +351,29 @@ def settle(past, at_hand, problem, scale, sizes, n_old, shared=None):
     # From here on every row is expanded at v: what it has beyond its expansion has no
     # slope there.
     past.slope -= pull
-    past.r = r - beyond
+    r -= beyond
     return values, before, scores, shared
-
-
-def follow(past, problem, scale, gram, slope, fit_intercept):
-    """Move a past to its minimum after rows that another past has expanded.
-
-    Parameters
-    ----------
-    past : Past
-        Changed.
-    problem : StreamProblem
-        Loss and penalties; not l1.
-    scale : Scale
-        Of the rows.
-    gram, slope : ndarrays of shape (p, p) and (p,)
-        What the expansions add to curvature and slope.
-    fit_intercept : bool
-        Whether the intercept is free.
-    """
-    past.curvature += gram
-    past.slope += slope
-    extra = past.penalties(problem, fit_intercept) + FLOOR * past.n * scale.squares
-    factor, _ = past.factorise(extra)
-    past.v = dpotrs(factor, past.slope, lower=1)[0]
 
 
 def expand(past, at_hand, values, t, which):
     """Take the curvatures of some rows at hand anew."""
-    gain = values[2, which] - past.h[which]
+    h, r, c = past.expansion
+    gain = values[2, which] - h[which]
     at_hand.add_gram(gain, past.curvature, which)
     change = np.zeros(len(t))
     change[which] = gain * t[which]
     past.slope += at_hand.combine(change)
-    past.h[which] += gain
-    past.r[which] += change[which]
+    h[which] = c[which] = values[2, which]
+    r[which] += change[which]
 
 
 def expand_summaries(past, at_hand, values):
     """Take the curvatures of the summaries anew."""
-    x, n = at_hand.summaries, at_hand.n_rows
-    gain = values[2, n:] - past.h[n:]
+    x, (h, r, c) = at_hand.summaries, past.expansion[:, at_hand.n_rows :]
+    gain = values[2, at_hand.n_rows :] - h
     change = gain * (x @ past.v)
     past.curvature += (gain * x.T) @ x
     past.slope += change @ x
-    past.h[n:] += gain
-    past.r[n:] += change
+    h += gain
+    c[:] = h
+    r += change
