@@ -15,11 +15,11 @@ from sklearn_awsgd._kernels._columns import (
     combine,
     correlate,
     minimize_by_columns,
-    weighted_gram,
 )
 from sklearn_awsgd._kernels._rows import Rows
 
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
+from sklearn_awsgd._linear.columns import weighted_gram
 from sklearn_awsgd._linear.objectives import penalized_bound
 from sklearn_awsgd._linear.phases.working_set import FEWEST_FEATURES
 from sklearn_awsgd.sources import IndexedRows
@@ -44,7 +44,7 @@ def test_columns_as_numpy_has_them(form):
     assert_allclose(correlate(rows, which, c), columns[which] @ c)
     chosen = np.vstack([columns[which], np.ones(30)])
     products = (chosen * c**2) @ chosen.T
-    assert_allclose(weighted_gram(rows, which, c**2), products, atol=1e-13)
+    assert_allclose(weighted_gram(form(columns[which]), c**2), products, atol=1e-13)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -72,6 +72,38 @@ def test_minimum_of_a_model_by_columns(form, fit_intercept):
     assert_allclose(slope[:-1][w != 0], -l1 * np.sign(w[w != 0]), atol=1e-11)
     assert (np.abs(slope[:-1][w == 0]) <= l1 + 1e-11).all()
     assert d[-1] == 0 if not fit_intercept else abs(slope[-1]) < 1e-11
+
+
+def plain_sweeps(gram, gradient, l1, flat):
+    """Return how many sweeps of coordinate descent from zero a model takes."""
+    d, curvature = np.zeros(len(gradient)), np.diag(gram)
+    for n_sweeps in range(1, 100_000):
+        worst = 0.0
+        for j in range(len(d)):
+            aim = d[j] - (gradient[j] + gram[j] @ d) / curvature[j]
+            new = np.sign(aim) * max(abs(aim) - l1 / curvature[j], 0.0)
+            worst, d[j] = max(worst, curvature[j] * abs(new - d[j])), new
+        if worst <= flat:
+            return n_sweeps, d
+    raise AssertionError("more sweeps than ever")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_models_of_columns_alike_take_few_sweeps(form):
+    """Sweeps are extrapolated from, and lead to the same minimum."""
+    rng = np.random.default_rng(2)
+    columns = np.cumsum(rng.standard_normal((30, 200)), axis=0) + 3
+    columns = columns.astype(np.float32).astype(float)
+    h, gradient = np.full(200, 1 / 200), 10 * rng.standard_normal(31)
+    gradient[-1], l1, flat = 0.0, 0.5, 1e-9
+    rows, v = Rows(form(columns)), np.zeros(31)
+    d, n_sweeps = minimize_by_columns(
+        rows, np.arange(30), h, gradient, v, (l1, 0.0), (flat, np.inf), 100_000
+    )
+    gram = (columns * h) @ columns.T
+    plain, expected = plain_sweeps(gram, gradient[:-1], l1, flat)
+    assert 2 * n_sweeps < plain
+    assert_allclose(d[:-1], expected, atol=1e-5 * np.abs(expected).max())
 
 
 def test_a_model_that_is_cut_short_says_so():

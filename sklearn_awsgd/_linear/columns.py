@@ -6,11 +6,11 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from sklearn_awsgd._kernels._batch import add_hessian
 from sklearn_awsgd._kernels._columns import (
     combine,
     correlate,
     minimize_by_columns,
-    weighted_gram,
 )
 from sklearn_awsgd._kernels._rows import Rows
 from sklearn_awsgd._linear.curvature import add_penalty, expectation
@@ -57,8 +57,8 @@ class SparseColumns:
         self._columns = X.tocsc().T
 
     def take(self, which):
-        """Return columns as Rows, and which of these are meant."""
-        return Rows(self._columns), which
+        """Return a matrix whose rows are columns, and which of these are meant."""
+        return self._columns, which
 
 
 class BlockColumns:
@@ -74,11 +74,11 @@ class BlockColumns:
         self._blocks = blocks
 
     def take(self, which):
-        """Return columns as Rows, and which of these are meant."""
+        """Return a matrix whose rows are columns, and which of these are meant."""
         numbers, n_rows = np.arange(len(which)), self._blocks.shape[0]
         if self._blocks.is_sparse:
             parts = list(self._blocks.map(lambda X, part: X[:, which]))
-            return Rows(sparse.vstack(parts).tocsc().T), numbers
+            return sparse.vstack(parts).tocsc().T, numbers
         columns = np.empty((len(which), n_rows))
 
         def copy(X, part):
@@ -86,7 +86,7 @@ class BlockColumns:
 
         for _ in self._blocks.map(copy):
             pass
-        return Rows(columns), numbers
+        return columns, numbers
 
 
 def make_columns(data):
@@ -94,6 +94,16 @@ def make_columns(data):
     if sparse.issparse(data.X):
         return SparseColumns(data.X)
     return BlockColumns(data.blocks)
+
+
+def weighted_gram(columns, h):
+    """Return ``X^T diag(h) X`` of the columns of X and, last, one of ones."""
+    gram = np.zeros((columns.shape[0] + 1,) * 2)
+    if sparse.issparse(columns):
+        add_hessian(Rows(columns.T.tocsr()), h, gram)
+        return np.triu(gram) + np.triu(gram, 1).T
+    scaled = np.vstack([columns, np.ones(len(h))]) * np.sqrt(h)
+    return scaled @ scaled.T
 
 
 def spread(v, which, size):
@@ -182,7 +192,8 @@ class ColumnModel:
             Objective there.
         """
         self.l1 = l1
-        rows, numbers = self.columns.take(which)
+        columns, numbers = self.columns.take(which)
+        rows = Rows(columns)
         inner = np.append(start.v[which], start.v[-1])
         z = combine(rows, numbers, inner[:-1], inner[-1])
         here = self._at(rows, numbers, inner, z)
@@ -199,7 +210,7 @@ class ColumnModel:
                 crawls = self._violation(new) > SLOW_MODEL * violation
                 n_used = np.count_nonzero(new.v[:-1])
                 if crawls or n_used > MANY_COEFFICIENTS * len(self.y):
-                    here = self._settle(rows, numbers, new)
+                    here = self._settle(columns, rows, numbers, new)
                 if crawls and before - here.value <= STALLED * bound:
                     # What is left is rounding.
                     break
@@ -268,7 +279,7 @@ class ColumnModel:
         h = self.loss.second_derivatives(self.y, here.z)
         return self._p * np.maximum(h, self.floor * self.loss.smoothness)
 
-    def _settle(self, rows, numbers, here):
+    def _settle(self, columns, rows, numbers, here):
         """Return the minimum over the coefficients that are not zero.
 
         Coordinate descent knows which these are long before it knows their values,
@@ -278,7 +289,7 @@ class ColumnModel:
         used = np.append(np.flatnonzero(here.v[:-1]), len(numbers))
         if len(used) > MOST_SETTLED:
             return here
-        gram = weighted_gram(rows, numbers[used[:-1]], self._curvatures(here))
+        gram = weighted_gram(columns[numbers[used[:-1]]], self._curvatures(here))
         add_penalty(np.einsum("ii->i", gram), self.l2, self.fit_intercept)
         scale = 1 / np.sqrt(np.diag(gram))
         gram *= scale

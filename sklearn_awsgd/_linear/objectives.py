@@ -114,8 +114,9 @@ class LinearObjective(Objective):
         self.sharp, self.alpha_l1 = sharp, alpha_l1
         self.n_samples, self.n_columns = sums.n_samples, sums.n_columns
         self.n_nonzero = sums.n_nonzero
-        # The best dual point so far: see `mix_dual`. Zero is one, with the bound zero.
-        self._dual = 0.0, np.zeros(self.n_columns - 1)
+        # The best dual point so far, or its bound with an l1 penalty: see `mix_dual`.
+        # Zero is one, with the bound zero.
+        self._dual, self._bound = (0.0, np.zeros(self.n_columns - 1)), 0.0
         # The least value so far: a bound that is made of far larger numbers is none.
         self._least = np.inf
 
@@ -162,12 +163,11 @@ class LinearObjective(Objective):
         the bound ``l - ||u||^2 / (2 alpha)``; as f* is convex, mixtures of pairs are
         pairs of mixtures. What is left of the gradients of several points partly
         cancels, so a mixture is far better than the last point. With an l1 penalty the
-        better of the two is kept: see `penalized_bound`.
+        better bound of the two is kept: see `penalized_bound`.
         """
         if self.alpha_l1 > 0:
-            penalties = self.alpha_l1, self.alpha
-            if penalized_bound(value, mean, *penalties) > self.lower_bound():
-                self._dual = value, mean
+            bound = penalized_bound(value, mean, self.alpha_l1, self.alpha)
+            self._bound = max(self._bound, bound)
             return
         old_value, old_mean = self._dual
         change = mean - old_mean
@@ -180,9 +180,9 @@ class LinearObjective(Objective):
 
     def lower_bound(self):
         """Return the best lower bound of the minimum."""
-        value, mean = self._dual
         if self.alpha_l1 > 0:
-            return penalized_bound(value, mean, self.alpha_l1, self.alpha)
+            return self._bound
+        value, mean = self._dual
         return value - mean @ mean / (2 * self.alpha)
 
     def newton_flops(self):
@@ -235,11 +235,12 @@ def penalized_bound(value, mean, l1, l2):
     if value <= 0:
         return 0.0
     size = np.abs(mean)
-    size = np.sort(size[size > l1])[::-1]
-    if len(size) == 0:
+    largest = size.max(initial=0.0)
+    if largest <= l1:
         return value
     if l2 == 0:
-        return value * l1 / size[0]
+        return value * l1 / largest
+    size = np.sort(size[size > l1])[::-1]
     # The derivative in s falls; with the k largest beyond l1 it is zero at s[k].
     squares, sums = np.cumsum(size**2), np.cumsum(size)
     s = np.minimum((l2 * value + l1 * sums) / squares, 1.0)

@@ -7,7 +7,6 @@ from uuid import uuid4
 import numpy as np
 from scipy import sparse
 
-from sklearn_awsgd._kernels._rows import Rows
 from sklearn_awsgd._linear.blocks import stack_rows
 from sklearn_awsgd._linear.columns import ColumnModel, spread
 from sklearn_awsgd._linear.curvature import MOST_PARAMETERS
@@ -36,11 +35,11 @@ class CollectedColumns:
         self._run, self._problem = run, problem
 
     def take(self, which):
-        """Return columns as Rows, and which of these are meant."""
+        """Return a matrix whose rows are columns, and which of these are meant."""
         parts = self._run(rows.columns, self._problem, which)
         X = stack_rows([part for part in parts if part is not None])
         columns = X.tocsc().T if sparse.issparse(X) else np.ascontiguousarray(X.T)
-        return Rows(columns), np.arange(len(which))
+        return columns, np.arange(len(which))
 
 
 class CertifiedSteps(ProximalDirection):
