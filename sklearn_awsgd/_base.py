@@ -43,6 +43,35 @@ class EstimatorMixin(CallbackSupportMixin):
     """
 
     _doc_link_module = "sklearn_awsgd"
+    # Whether there are callbacks, of whom a fit without any need not think.
+    _has_callbacks = False
+
+    if hasattr(CallbackSupportMixin, "set_callbacks"):
+
+        def set_callbacks(self, *callbacks):
+            """Set callbacks, as scikit-learn does.
+
+            Parameters
+            ----------
+            *callbacks : callback instances
+                What is told of each fit; nothing for none.
+
+            Returns
+            -------
+            self : object
+                The estimator.
+            """
+            super().set_callbacks(*callbacks)
+            vars(self).pop("_has_callbacks", None)
+            if callbacks:
+                self._has_callbacks = True
+            return self
+
+    def __sklearn_clone__(self):
+        other = super().__sklearn_clone__()
+        if self._has_callbacks:
+            other._has_callbacks = True
+        return other
 
     @property
     def _doc_link_template(self):

@@ -120,7 +120,7 @@ def told_fit(estimator, X, y=None, sample_weight=None, **settings):
     **settings : dict
         `max_subtasks` and `sequential_subtasks` of the context.
     """
-    if not hasattr(estimator, "set_callbacks"):
+    if not estimator._has_callbacks:
         yield NoTask()
         return
     metadata = None if sample_weight is None else {"sample_weight": sample_weight}

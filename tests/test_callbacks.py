@@ -1,5 +1,6 @@
 """Progress: scikit-learn's callbacks, and what `verbose` prints."""
 
+import copy
 import pickle
 import re
 import warnings
@@ -185,6 +186,19 @@ def test_failures_tear_callbacks_down_and_leave_the_estimator_as_it_was(rare):
     assert failing.told[-1] == "teardown"
     clf.set_callbacks()
     assert vars(clf) == before
+
+
+@needs_callbacks
+def test_copies_tell_the_callbacks_of_the_original(rare):
+    witness = Witness()
+    clf = AWSGDClassifier(random_state=0).set_callbacks(witness)
+    for other in (clone(clf), clone(clone(clf)), copy.copy(clf)):
+        n_told = len(witness.told)
+        other.fit(*rare)
+        assert len(witness.told) > n_told
+    n_told = len(witness.told)
+    clone(clf.set_callbacks()).fit(*rare)
+    assert len(witness.told) == n_told
 
 
 @needs_callbacks

@@ -23,6 +23,7 @@ from sklearn_awsgd._kernels._softmax import SoftmaxProblem
 
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
 from sklearn_awsgd._linear.phases import softmax_proximal
+from sklearn_awsgd._linear.targets import distinct
 
 each_layout = pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
 
@@ -506,3 +507,21 @@ def test_sparsify_a_regressor(imbalanced, seed):
     np.testing.assert_allclose(reg.predict(sparse.csr_array(X)), predicted, rtol=1e-12)
     np.testing.assert_array_equal(reg.densify().coef_, coef)
     np.testing.assert_allclose(reg.predict(X), predicted, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        np.array([3, -2, 3, 0, 3, 3]),
+        np.array([-128, 127] * 200, dtype=np.int8),
+        np.array([2**63, 2**63 + 5] * 4, dtype=np.uint64),
+        np.array([-(2**63), 2**63 - 1]),
+        np.array([True, False]),
+        np.array(["b", "a", "b"]),
+        np.array([], dtype=int),
+    ],
+)
+def test_distinct_values_are_those_of_unique(y):
+    found, expected = distinct(y), np.unique(y)
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)

@@ -411,3 +411,34 @@ def test_parameters_within_their_table_pass(good):
 def test_parameters_outside_their_table_are_refused(bad, error, match):
     with pytest.raises(error, match=match):
         Settings(**bad).check()
+
+
+def test_arrays_that_need_no_conversion_are_checked_all_the_same(imbalanced):
+    X, y = imbalanced
+    named = pytest.importorskip("pandas").DataFrame(X).add_prefix("x")
+    clf = classifier().fit(named, y)
+    assert clf.feature_names_in_[0] == "x0"
+    assert not hasattr(clf.fit(X, y), "feature_names_in_")
+    assert clf.fit(X[:, :2].copy(), y).n_features_in_ == 2
+    for bad, labels, match in (
+        (X[:0], y[:0], "0 sample"),
+        (X[:, :0], y, "0 feature"),
+        (X[1:], y, "inconsistent"),
+    ):
+        check_unchanged_after_failure(clf, ValueError, match, bad, labels)
+    for value in (np.nan, np.inf):
+        holes = X.copy()
+        holes[3, 1] = value
+        check_unchanged_after_failure(clf, ValueError, "X contains", holes, y)
+        check_unchanged_after_failure(
+            clf, ValueError, "y contains", X, np.where(np.arange(len(y)) == 5, value, y)
+        )
+
+
+def test_numbers_of_which_most_come_once_are_no_classes(rng):
+    X, y = rng.standard_normal((60, 2)), np.arange(60) // 2
+    with pytest.warns(UserWarning, match="greater than 50%"):
+        classifier(max_iter=1).fit(X, np.maximum(np.arange(60), 20))
+    classifier(max_iter=1).fit(X, y)
+    with pytest.raises(ValueError, match="continuous"):
+        classifier().fit(X, y + 0.5 * (y == 3))

@@ -7,7 +7,7 @@ from time import perf_counter
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator, is_regressor
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
@@ -328,7 +328,7 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
             "strata": StrataSampler(by="given"),
             "level": LevelSampler(),
         }
-        if is_regressor(self):
+        if isinstance(self, RegressorMixin):
             settings.pop("label")
         if not self.shuffle:
             settings["auto"] = settings["uniform"]

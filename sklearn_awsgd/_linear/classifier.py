@@ -13,6 +13,7 @@ from sklearn_awsgd._linear.targets import (
     are_known,
     check_classes,
     check_labels,
+    distinct,
 )
 
 
@@ -318,7 +319,7 @@ default="auto"
         present = data.y
         if data.sample_weight is not None:
             present = data.y[data.sample_weight > 0]
-        self._set_classes(np.unique(present))
+        self._set_classes(distinct(present))
 
     def _set_classes(self, classes):
         """Set the classes, of which there have to be enough."""

@@ -159,22 +159,23 @@ def check_data(estimator, X, y, strata, *, reset, **options):
     """
     if is_source(X):
         return check_source(estimator, X, y, strata, reset, options)
-    if not reset and is_plain(estimator, X, y):
-        # A small chunk of a stream: what `validate_data` finds out is known already.
-        X, norms2 = check_rows(X)
-        return Data(X, y, norms2, strata)
-    X, y = validate_data(
-        estimator,
-        X,
-        y,
-        reset=reset,
-        accept_sparse="csr",
-        dtype=[np.float64, np.float32],
-        order="C",
-        # `check_rows` finds values that are not finite without a pass of its own.
-        ensure_all_finite=False,
-        **options,
-    )
+    if is_plain(X, y) and (reset or knows_features(estimator, X)):
+        # What `validate_data` finds out takes it as long as some passes over few rows.
+        estimator.n_features_in_ = X.shape[1]
+        vars(estimator).pop("feature_names_in_", None)
+    else:
+        X, y = validate_data(
+            estimator,
+            X,
+            y,
+            reset=reset,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            order="C",
+            # `check_rows` finds values that are not finite without a pass of its own.
+            ensure_all_finite=False,
+            **options,
+        )
     X, norms2 = check_rows(X)
     return Data(X, y, norms2, strata)
 
@@ -194,21 +195,30 @@ def check_source(estimator, X, y, strata, reset, options):
     return Data(X, y, X.survey(), strata)
 
 
-def is_plain(estimator, X, y):
-    """Return whether X and y are arrays like those before, which need no conversion."""
+def is_plain(X, y):
+    """Return whether X and y are arrays as they are wanted, which need no conversion.
+
+    Of what `validate_data` looks at, values of X that are not finite are left.
+    """
     return (
         type(X) is np.ndarray
         and type(y) is np.ndarray
         and X.ndim == 2
         and y.ndim == 1
         and 0 < len(X) == len(y)
+        and X.shape[1] > 0
         and X.dtype in (np.float64, np.float32)
         and X.flags.c_contiguous
-        and X.shape[1] == estimator.n_features_in_
+        and X.flags.aligned
         and y.dtype.kind in "biufU"
-        and not hasattr(estimator, "feature_names_in_")
         and (y.dtype.kind != "f" or np.isfinite(y).all())
     )
+
+
+def knows_features(estimator, X):
+    """Return whether the features of an array are those of the calls before."""
+    known = X.shape[1] == estimator.n_features_in_
+    return known and not hasattr(estimator, "feature_names_in_")
 
 
 def given_validation(X_val, y_val, sample_weight_val):

@@ -84,11 +84,17 @@ def default_eta0(rate, data, target):
     if rate != "adagrad":
         return (SCALAR_RATES | COORDINATE_RATES)[rate]
     X = data.X
-    present = slice(None) if data.mass is None else np.flatnonzero(data.mass)
-    rows = np.arange(X.shape[0])[present]
+    n_rows = X.shape[0] if data.mass is None else np.count_nonzero(data.mass)
     n_numbers = X.nnz if sparse.issparse(X) else X.size
     most = max(NUMBERS_MEASURED * X.shape[0] // max(n_numbers, 1), 1)
-    some = X[rows[:: max(len(rows) // min(most, ROWS_MEASURED), 1)]]
+    every = max(n_rows // min(most, ROWS_MEASURED), 1)
+    if data.mass is not None:
+        some = X[np.flatnonzero(data.mass)[::every]]
+    elif data.is_source:
+        some = X[np.arange(0, n_rows, every)]
+    else:
+        # A slice is read where it lies.
+        some = X[::every]
     values = some.data if sparse.issparse(some) else some
     size = 1 + np.abs(values).sum() / some.shape[0]
     return 3 * target.spread / size

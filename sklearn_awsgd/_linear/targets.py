@@ -108,7 +108,8 @@ def check_labels(y, class_weight):
     """Return y as a vector of labels or as a dense indicator matrix."""
     if y.ndim == 2 and y.shape[1] == 1:
         y = column_or_1d(y, warn=True)
-    check_classification_targets(y)
+    if not are_plain_labels(y):
+        check_classification_targets(y)
     if y.ndim == 1:
         return y
     if type_of_target(y, input_name="y") != "multilabel-indicator":
@@ -129,6 +130,31 @@ def check_labels(y, class_weight):
             "MultiLabelBinarizer."
         )
     return y
+
+
+def are_plain_labels(y):
+    """Return whether y is a vector of which scikit-learn would have nothing to say.
+
+    Integers and texts are classes, and no regression, if each comes twice on average.
+    To ask takes scikit-learn as long as some passes over few rows.
+    """
+    return y.ndim == 1 and y.dtype.kind in "biuU" and 2 * len(distinct(y)) <= len(y)
+
+
+def distinct(y):
+    """Return the sorted values of a vector, integers close to each other by counting.
+
+    ``numpy.unique`` took a twelfth of the time of a fit to 1e6 rows of 50 features.
+    """
+    if y.dtype.kind in "iu" and len(y):
+        low, high = int(y.min()), int(y.max())
+        if high - low < len(y):
+            # Differences of narrow integers may not fit in them.
+            wide = y if y.dtype.itemsize == 8 else y.astype(np.int64)
+            low = wide.dtype.type(low)
+            counts = np.bincount((wide - low).astype(np.intp, copy=False))
+            return (np.flatnonzero(counts).astype(wide.dtype) + low).astype(y.dtype)
+    return np.unique(y)
 
 
 def are_known(y, classes):
@@ -197,11 +223,10 @@ class Classes:
         """Return the Target of each problem, from labels or indicators and P."""
         if self.is_multilabel:
             return [SignTarget(column > 0, mass) for column in y.T]
-        codes = self.codes(y)
         if self.is_softmax:
-            return [CodeTarget(codes, len(self.values), mass)]
-        positive = [1] if len(self.values) == 2 else range(len(self.values))
-        return [SignTarget(codes == k, mass) for k in positive]
+            return [CodeTarget(self.codes(y), len(self.values), mass)]
+        positive = self.values[1:] if len(self.values) == 2 else self.values
+        return [SignTarget(y == value, mass) for value in positive]
 
     def group_name(self, problem, group):
         """Return what to call a group of the rows of a problem."""
