@@ -21,6 +21,7 @@ KERNELS = [
     "_softmax",
     "_softmax_batch",
     "_batch",
+    "_newton",
     "_models",
     "_columns",
     "_stream",

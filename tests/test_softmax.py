@@ -61,12 +61,13 @@ def test_scores_become_residuals(n_rows, scale, weighted, rng):
     mass = rng.random(n_rows) if weighted else None
     P = np.full(n_rows, 0.3) if mass is None else mass
     Z = scores + b
-    p, spreads = softmax(Z, axis=1), np.empty(n_rows)
-    loss = _softmax_batch.evaluate(scores, b, codes, mass, 0.3, spreads)
+    p, spreads, sums = softmax(Z, axis=1), np.empty(n_rows), np.empty(5)
+    loss = _softmax_batch.evaluate(scores, b, codes, mass, 0.3, spreads, sums)
     losses = logsumexp(Z, axis=1) - Z[np.arange(n_rows), codes]
     np.testing.assert_allclose(loss, P @ losses, rtol=1e-13)
     expected = P[:, None] * (p - np.eye(5)[codes])
     np.testing.assert_allclose(scores, expected, rtol=1e-10, atol=1e-15)
+    np.testing.assert_allclose(sums, expected.sum(axis=0), rtol=1e-10, atol=1e-13)
     np.testing.assert_allclose(spreads, 1 - (p**2).sum(axis=1), atol=1e-14)
     again = Z - b
     _softmax_batch.probabilities(again, b)

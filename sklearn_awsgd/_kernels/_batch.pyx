@@ -79,10 +79,11 @@ def evaluate(
         block = max(1, min(<Py_ssize_t> LARGEST_BLOCK, NUMBERS_OF_BLOCK // d))
     elif in_place and not is_dense:
         block = LARGEST_BLOCK
-    cdef double[::1] scores = np.empty(block), losses = np.empty(block)
-    cdef double[::1] derivatives = np.empty(block)
-    cdef double[:, ::1] sides = np.empty((2, block))
-    cdef double[::1] widened = np.empty(block * d if with_blas and not in_place else 1)
+    cdef double[LARGEST_BLOCK] scores, losses, derivatives
+    cdef double[2][LARGEST_BLOCK] sides
+    cdef double[::1] widened
+    if with_blas and not in_place:
+        widened = np.empty(block * d)
     gradients[:] = 0.0
     with nogil:
         for k in range(3):
@@ -97,7 +98,7 @@ def evaluate(
                     narrow = (<const float*> rows.values) + start * d
                     widen(narrow, size * d, &widened[0])
                     values = &widened[0]
-                block_scores(values, size, d, &v[0], &scores[0])
+                block_scores(values, size, d, &v[0], scores)
             else:
                 for k in range(size):
                     get_row(rows, start + k, &row)
@@ -105,7 +106,7 @@ def evaluate(
             for k in range(size):
                 scores[k] += v[d]
             loss.evaluate_many(
-                &y[start], &scores[0], size, &losses[0], &derivatives[0],
+                &y[start], scores, size, losses, derivatives,
                 &curvatures[start],
             )
             for k in range(size):
@@ -114,17 +115,17 @@ def evaluate(
                 losses[k] *= p
                 derivatives[k] *= p
                 is_upper = derivatives[k] > 0.0
-                sides[0, k] = 0.0 if is_upper else derivatives[k]
-                sides[1, k] = derivatives[k] if is_upper else 0.0
+                sides[0][k] = 0.0 if is_upper else derivatives[k]
+                sides[1][k] = derivatives[k] if is_upper else 0.0
                 lower[0] += 0.0 if is_upper else losses[k]
                 upper[0] += losses[k] if is_upper else 0.0
-                lower[1] += sides[0, k] * scores[k]
-                upper[1] += sides[1, k] * scores[k]
-                lower[2] += sides[0, k]
-                upper[2] += sides[1, k]
+                lower[1] += sides[0][k] * scores[k]
+                upper[1] += sides[1][k] * scores[k]
+                lower[2] += sides[0][k]
+                upper[2] += sides[1][k]
             if with_blas:
                 for side in range(2):
-                    add_block(values, size, d, &sides[side, 0], &gradients[side, 0])
+                    add_block(values, size, d, sides[side], &gradients[side, 0])
             else:
                 for k in range(size):
                     if derivatives[k] != 0.0:

@@ -8,7 +8,6 @@ level cache, when it is drawn.
 """
 
 import numpy as np
-from scipy import sparse
 
 cimport numpy as cnp
 from libc.limits cimport INT_MAX
@@ -33,7 +32,9 @@ cdef class Rows:
     """
 
     def __init__(self, X):
-        data = X.data if sparse.issparse(X) else X
+        # Quicker to find out than what is sparse.
+        cdef bint is_dense = isinstance(X, np.ndarray)
+        data = X if is_dense else X.data
         if not data.flags.c_contiguous or data.dtype not in (np.float32, np.float64):
             raise ValueError("X must be C-contiguous and of dtype float32 or float64.")
         self.owner = X
@@ -46,7 +47,7 @@ cdef class Rows:
             raise ValueError(
                 f"X has {self.n_features} features; at most {INT_MAX} can be trained."
             )
-        if sparse.issparse(X):
+        if not is_dense:
             if X.indices.dtype != X.indptr.dtype:
                 raise ValueError("X.indices and X.indptr must have one dtype.")
             if X.indices.dtype not in (np.int32, np.int64) or not (

@@ -77,8 +77,9 @@ def evaluate(
     const double[::1] mass,
     double row_mass,
     double[::1] spreads,
+    double[::1] sums,
 ):
-    """Turn scores into residuals, and add up losses.
+    """Turn scores into residuals, and add up these and losses.
 
     Parameters
     ----------
@@ -94,6 +95,8 @@ def evaluate(
         P of each row when `mass` is None.
     spreads : ndarray of shape (n_rows,)
         Set to ``1 - sum_k p_k^2``, the trace of a row's curvature.
+    sums : ndarray of shape (n_classes,)
+        Set to the sums of the residuals.
 
     Returns
     -------
@@ -106,6 +109,7 @@ def evaluate(
     cdef double p, loss = 0.0
     cdef double[::1] work = np.empty(n_classes * LANES)
     cdef double* row
+    sums[:] = 0.0
     with nogil:
         for block in range((n + LANES - 1) // LANES):
             start = block * LANES
@@ -124,6 +128,8 @@ def evaluate(
                 for k in range(n_classes):
                     row[k] *= p
                 row[codes[start + i]] -= p
+                for k in range(n_classes):
+                    sums[k] += row[k]
                 row += n_classes
     return loss
 

@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
+from sklearn_awsgd._kernels._newton import weigh_rows
 from sklearn_awsgd._linear.curvature import systematic_sample
 
 # Numbers in the rows of a block, and the least rows of one: enough that calls from
@@ -88,6 +89,10 @@ class Blocks:
         if len(rows) and rows[-1] - rows[0] + 1 == len(rows) and not self.is_sparse:
             return self._X[rows[0] : rows[-1] + 1]
         return self._X[rows]
+
+    def weigh(self, rows, roots, dtype):
+        """Return dense rows, a one behind each, multiplied with roots of weights."""
+        return weigh_rows(self._X, rows, roots, dtype)
 
     def sample(self, size, n_rows, rng):
         """Draw rows for a curvature, as `systematic_sample` does."""

@@ -1,11 +1,10 @@
 """Curvature: samples of rows, and inverses that steps correct."""
 
 import numpy as np
-from scipy.linalg import LinAlgError
 from scipy.linalg.blas import daxpy
-from scipy.linalg.lapack import dpotrf, dpotrs
 
 from sklearn_awsgd._kernels import _batch
+from sklearn_awsgd._kernels._newton import Cholesky
 
 # With more parameters only the diagonal of the curvature is used.
 MOST_PARAMETERS = 3000
@@ -52,8 +51,8 @@ class InverseCurvature:
 
     @classmethod
     def from_hessian(cls, hessian, cost):
-        """Invert a matrix, whose diagonal may be changed."""
-        return cls(solver_of(hessian), cost, True)
+        """Invert a matrix, of which the upper triangle counts."""
+        return cls(Cholesky(hessian), cost, True)
 
     @classmethod
     def from_diagonal(cls, diagonal):
@@ -112,35 +111,6 @@ def systematic_sample(size, n_rows, rng):
     return _batch.draw_systematically(size, n_rows, rng.random())
 
 
-def solver_of(hessian):
-    """Return what solves for a positive matrix, whose upper triangle is changed.
-
-    It is scaled to a unit diagonal, so that features of very different size are alike,
-    and the diagonal is enlarged where rounding asks for it.
-    """
-    diagonal = np.einsum("ii->i", hessian)
-    root = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-    hessian /= root
-    hessian /= root[:, None]
-    more = 1e-12
-    diagonal += more
-    # As cho_factor and cho_solve, whose checks take longer than small matrices do.
-    while True:
-        factor, failed = dpotrf(hessian, clean=False)
-        if not failed:
-            break
-        if more > 1e300:
-            raise LinAlgError("The curvature is not positive definite.")
-        more *= 100
-        diagonal += more
-
-    def solve(g):
-        scale = root if g.ndim == 1 else root[:, None]
-        return dpotrs(factor, g / scale)[0] / scale
-
-    return solve
-
-
 def row_chunks(n_rows, size=ROWS_IN_CHUNK):
     """Return slices of so many rows each."""
     return [slice(start, start + size) for start in range(0, n_rows, size)]
@@ -152,4 +122,5 @@ def add_penalty(diagonal, alpha, fit_intercept):
     if not fit_intercept:
         diagonal[-1] = 1
     # Features without curvature and without penalty must not break the inverse.
-    diagonal[diagonal <= 0] = 1e-12 * diagonal.max() + 1e-200
+    if diagonal.min() <= 0:
+        diagonal[diagonal <= 0] = 1e-12 * diagonal.max() + 1e-200

@@ -13,6 +13,7 @@ from time import perf_counter
 import numpy as np
 from scipy import sparse
 
+from sklearn_awsgd._kernels._newton import weigh_rows
 from sklearn_awsgd._kernels._rows import Rows
 from sklearn_awsgd._linear.blocks import Blocks, stack_rows
 from sklearn_awsgd._linear.curvature import systematic_sample
@@ -224,6 +225,10 @@ class SourceBlocks(Blocks):
         """Return some rows, by their numbers: from memory where all of them are."""
         found = None if self._X.kept is None else self._X.kept.find(rows)
         return self._X[rows] if found is None else found
+
+    def weigh(self, rows, roots, dtype):
+        """Return dense rows, a one behind each, multiplied with roots of weights."""
+        return weigh_rows(self.take(rows), None, roots, dtype)
 
     def sample(self, size, n_rows, rng):
         """Draw rows for a curvature; a small sample from those that are in memory.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sklearn_awsgd._kernels import _newton
 from sklearn_awsgd._linear.curvature import (
     MOST_PARAMETERS,
     InverseCurvature,
@@ -123,38 +124,17 @@ class LinearObjective(Objective):
     def __call__(self, v):
         """Return the Evaluation at v, from one pass over the rows."""
         gradients, sums, curvatures = self.sums.evaluate(v)
-        # Numbers of Python: with arrays this took longer than a pass over few rows.
-        sums, w = sums.tolist(), v[:-1]
-        value, gap = sums[0][0] + sums[1][0] + self.alpha / 2 * w @ w, np.inf
-        self._least = min(self._least, value)
+        value, gradient, size = _newton.assess(
+            gradients, sums, v, self.alpha, self.fit_intercept
+        )
+        gap, self._least = np.inf, min(self._least, value)
         if self.alpha > 0 or self.alpha_l1 > 0:
-            if sum(map(abs, sums[0] + sums[1])) <= MOST_CANCELLED * self._least:
-                self.mix_dual(*self._dual_point(gradients, sums))
+            if size <= MOST_CANCELLED * self._least:
+                self.mix_dual(*_newton.dual_point(gradients, sums, self.fit_intercept))
             gap = value - self.lower_bound()
         if self.alpha_l1 > 0:
-            gap += self.alpha_l1 * np.abs(w).sum()
-        gradient = gradients[0] + gradients[1]
-        gradient[:-1] += self.alpha * w
-        if not self.fit_intercept:
-            gradient[-1] = 0
+            gap += self.alpha_l1 * np.abs(v[:-1]).sum()
         return Evaluation(v, value, gradient, gap, curvatures)
-
-    def _dual_point(self, gradients, sums):
-        """Return the dual point of the derivatives c_i, as `mix_dual` takes it.
-
-        With an intercept it is feasible when their mean is zero, so the side with the
-        larger sum is scaled down, by s. As ``f*(s c) <= s f*(c)`` for a loss whose
-        infimum is zero, and ``f*(c) = c z - f`` at c = f'(z), its dual objective is at
-        least ``sum s (f - c z) - ||sum s c x||^2 / (2 alpha)``.
-        """
-        scale, values = [1.0, 1.0], [loss - slope for loss, slope in sums]
-        if self.fit_intercept:
-            below, above = -float(gradients[0, -1]), float(gradients[1, -1])
-            scale[above > below] = min(below, above) / max(below, above, 1e-300)
-        return (
-            scale[0] * values[0] + scale[1] * values[1],
-            scale[0] * gradients[0, :-1] + scale[1] * gradients[1, :-1],
-        )
 
     def mix_dual(self, value, mean):
         """Take in a dual point: mix it with the best so far such that the bound rises.
@@ -169,14 +149,7 @@ class LinearObjective(Objective):
             bound = penalized_bound(value, mean, self.alpha_l1, self.alpha)
             self._bound = max(self._bound, bound)
             return
-        old_value, old_mean = self._dual
-        change = mean - old_mean
-        slope = self.alpha * (value - old_value) - old_mean @ change
-        share = min(max(slope / max(change @ change, 1e-300), 0.0), 1.0)
-        self._dual = (
-            old_value + share * (value - old_value),
-            old_mean + share * change,
-        )
+        self._dual = _newton.mix(*self._dual, value, mean, self.alpha)
 
     def lower_bound(self):
         """Return the best lower bound of the minimum."""
@@ -264,15 +237,16 @@ def best_constant(loss, y, mass):
     else:
         values, weights = y, np.full(len(y), 1 / len(y)) if mass is None else mass
     b, step = weights @ values, 0.0
-    best = np.inf
+    best, z = np.inf, np.empty(len(values))
     for _ in range(50):
-        z = np.full(len(values), b)
+        z[:] = b
         losses, derivatives = loss(values, z)
-        if weights @ losses > best:
+        mean = weights @ losses
+        if mean > best:
             step /= 2
             b += step
             continue
-        best = weights @ losses
+        best = mean
         curvature = weights @ loss.second_derivatives(values, z)
         if curvature <= 1e-12:
             # On the lines of all losses: a step that the test above may take back.

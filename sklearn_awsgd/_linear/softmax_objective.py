@@ -1,13 +1,15 @@
 """The objective of softmax regression."""
 
+from functools import cached_property
+
 import numpy as np
 from scipy.special import entr
 
+from sklearn_awsgd._kernels._newton import Cholesky, mix
 from sklearn_awsgd._linear.curvature import (
     MOST_PARAMETERS,
     InverseCurvature,
     add_penalty,
-    solver_of,
 )
 from sklearn_awsgd._linear.objectives import Evaluation, Objective
 
@@ -57,7 +59,7 @@ class SoftmaxObjective(Objective):
         self.n_samples, self.n_columns = sums.n_samples, sums.n_columns
         self.n_nonzero = sums.n_nonzero
         # The best dual point so far: see `mix_dual`. The first has q_i = e_i.
-        self._dual = 0.0, np.zeros((self.n_classes, self.n_columns - 1))
+        self._dual = 0.0, np.zeros(self.n_classes * (self.n_columns - 1))
 
     def __call__(self, v):
         """Return the Evaluation at v, from one pass over the rows.
@@ -93,25 +95,28 @@ class SoftmaxObjective(Objective):
         sums, excess = self.sums.class_sums, gradient[:, -1]
         shares = sums[:, -1]
         has = np.maximum(shares + excess, 1e-300)
-        s = min(max(np.max(excess / has), 1e-300), 1.0)
+        s = min(max((excess / has).max(), 1e-300), 1.0)
         t = np.maximum(has - excess / s, 0)
         t /= t.sum()
-        constant = np.outer(t, sums[:, :-1].sum(axis=0)) - sums[:, :-1]
+        constant = t[:, None] * self._total - sums[:, :-1]
         return (1 - s) * value + s * entr(t).sum(), (1 - s) * mean + s * constant
+
+    @cached_property
+    def _total(self):
+        """Sum of P x of all rows."""
+        return self.sums.class_sums[:, :-1].sum(axis=0)
 
     def mix_dual(self, value, mean):
         """Take in a dual point, as `LinearObjective.mix_dual` does."""
+        mean = mean.ravel()
+        if self.alpha_l1 == 0:
+            self._dual = mix(*self._dual, value, mean, self.alpha)
+            return
         old_value, old_mean = self._dual
         change = mean - old_mean
-        if self.alpha_l1 == 0:
-            slope = self.alpha * (value - old_value) - np.vdot(old_mean, change)
-            share = slope / max(np.vdot(change, change), 1e-300)
-            shares = [min(max(share, 0.0), 1.0)]
-        else:
-            shares = SHARES
         mixtures = (
             (old_value + share * (value - old_value), old_mean + share * change)
-            for share in shares
+            for share in SHARES
         )
         self._dual = max(mixtures, key=lambda pair: self._bound(*pair))
 
@@ -124,7 +129,7 @@ class SoftmaxObjective(Objective):
         if self.alpha > 0:
             if self.alpha_l1 > 0:
                 mean = np.maximum(np.abs(mean) - self.alpha_l1, 0)
-            return value - np.vdot(mean, mean) / (2 * self.alpha)
+            return value - mean @ mean / (2 * self.alpha)
         return value * min(1.0, self.alpha_l1 / max(np.abs(mean).max(), 1e-300))
 
     def canonical(self, v):
@@ -208,7 +213,7 @@ class MeanCurvature:
         if not fit_intercept:
             mean[-1] = mean[:, -1] = 0
         add_penalty(np.einsum("ii->i", mean), alpha, fit_intercept)
-        self._solve, self._n_columns = solver_of(mean), len(mean)
+        self._solve, self._n_columns = Cholesky(mean), len(mean)
 
     def __call__(self, gradient):
         """Return the inverse applied to a gradient, of all classes in any shape."""

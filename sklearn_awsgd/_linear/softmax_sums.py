@@ -8,6 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from sklearn_awsgd._kernels import _softmax_batch
+from sklearn_awsgd._kernels._newton import weigh_rows
 from sklearn_awsgd._linear.curvature import expectation, systematic_sample
 from sklearn_awsgd._linear.sums import MANY_COLUMNS
 
@@ -25,10 +26,21 @@ class CurvatureSample:
     ``w (diag(p) - p p^T)`` and ``x x^T``.
     """
 
-    rows: object  # ndarray or CSR of shape (n_rows, n_columns)
+    X: object  # ndarray or CSR of shape (n_rows, n_features)
     weights: np.ndarray
     p: np.ndarray  # of shape (n_rows, n_classes)
     run: Callable  # as `Blocks.run`
+
+    @cached_property
+    def rows(self):
+        """The rows with a column of ones, as precise as p."""
+        n_rows, n_features = self.X.shape
+        if sparse.issparse(self.X):
+            return sparse.hstack([self.X, np.ones((n_rows, 1))], format="csr")
+        rows = np.empty((n_rows, n_features + 1), dtype=self.p.dtype)
+        rows[:, :-1] = self.X
+        rows[:, -1] = 1
+        return rows
 
     def product(self, D, floor):
         """Multiply with D, of shape (n_classes, n_columns).
@@ -52,9 +64,9 @@ class CurvatureSample:
     @cached_property
     def _parts(self):
         """Rows that are worked on together, for `run`."""
-        n_rows, n_columns = self.rows.shape
-        size = max(NUMBERS_TOGETHER // n_columns, FEWEST_TOGETHER)
-        if sparse.issparse(self.rows):
+        n_rows, n_features = self.X.shape
+        size = max(NUMBERS_TOGETHER // (n_features + 1), FEWEST_TOGETHER)
+        if sparse.issparse(self.X):
             size = n_rows
         starts = range(0, max(n_rows, 1), size)
         return [(slice(start, start + size),) for start in starts]
@@ -67,13 +79,13 @@ class CurvatureSample:
         curvature = (1 - np.einsum("ij,ij->i", self.p, self.p)) / self.p.shape[1]
         curvature += self.weights @ curvature / self.weights.sum()
         weights = self.weights * ((1 - floor) * curvature + floor / 2)
-        if sparse.issparse(self.rows):
+        if sparse.issparse(self.X):
             weighted = sparse.diags_array(weights) @ self.rows
             return (self.rows.T @ weighted).toarray()
-        root = np.sqrt(weights)[:, None]
+        roots = np.sqrt(weights).astype(np.float64, copy=False)
 
         def square(part):
-            rows = root[part] * self.rows[part]
+            rows = weigh_rows(self.X[part], None, roots[part], weights.dtype)
             return rows.T @ rows
 
         return sum(self.run(square, self._parts)).astype(np.float64)
@@ -184,6 +196,7 @@ class SoftmaxSums:
 
         def evaluate_block(X, part):
             gradient, loss = np.zeros((self.n_columns, self.n_classes)), 0.0
+            sums = np.empty(self.n_classes)
             for rows, here in self._chunks(X, part):
                 scores = np.asarray(rows @ W, dtype=np.float64)
                 loss += _softmax_batch.evaluate(
@@ -193,9 +206,10 @@ class SoftmaxSums:
                     None if self.mass is None else self.mass[here],
                     1 / self.n_samples,
                     spreads[here],
+                    sums,
                 )
                 gradient[:-1] += rows.T @ scores
-                gradient[-1] += scores.sum(axis=0)
+                gradient[-1] += sums
             return gradient, loss
 
         results = self.blocks.map(evaluate_block)
@@ -234,22 +248,19 @@ class SoftmaxSums:
         rng : numpy.random.Generator
             Draws the sample.
         """
-        mass = 1 / self.n_samples if self.mass is None else self.mass
         if n_rows >= self.n_samples:
             chosen, times = np.arange(self.n_samples), 1.0
         else:
             chosen, times = systematic_sample(self.sizes(spreads), n_rows, rng)
         X, p = self.probabilities(v, chosen)
-        weights = times * np.broadcast_to(mass, self.n_samples)[chosen]
+        weights = np.full(len(chosen), times)
+        weights *= 1 / self.n_samples if self.mass is None else self.mass[chosen]
         dtype = self._sample_dtype
-        if sparse.issparse(X):
-            rows = sparse.hstack([X, np.ones((X.shape[0], 1))], format="csr")
-        else:
-            rows = np.empty((len(chosen), self.n_columns), dtype=dtype)
-            rows[:, :-1] = X
-            rows[:, -1] = 1
         return CurvatureSample(
-            rows, weights.astype(dtype), p.astype(dtype), self.blocks.run
+            X,
+            weights.astype(dtype, copy=False),
+            p.astype(dtype, copy=False),
+            self.blocks.run,
         )
 
     def sizes(self, spreads):

@@ -95,7 +95,10 @@ class LinearSums:
                 sums,
                 curvatures[part],
             )
-            return factor * gradients, factor * sums
+            if factor != 1:
+                gradients *= factor
+                sums *= factor
+            return gradients, sums
 
         results = self.blocks.map(evaluate_block)
         gradients, sums = next(results)
@@ -132,17 +135,17 @@ class LinearSums:
             Draws the sample.
         """
         if n_rows >= self.n_samples:
-            # Of a loss with lines, many rows have no curvature.
             chosen, times = np.arange(self.n_samples), 1.0
-            if floor == 0:
+            # Of a loss with lines, many rows have no curvature.
+            if floor == 0 and np.count_nonzero(curvatures) < self.n_samples:
                 chosen = np.flatnonzero(curvatures)
         else:
             size = self.sizes(curvatures, floor)
             chosen, times = self.blocks.sample(size, n_rows, rng)
             del size
-        weights = times * (
-            self._floored(curvatures[chosen], floor) * self.masses(chosen)
-        )
+        # A slice is read where it lies.
+        some = chosen if len(chosen) < self.n_samples else slice(None)
+        weights = times * (self._floored(curvatures[some], floor) * self.masses(some))
         hessian = np.zeros((self.n_columns, self.n_columns))
         per_row = self.n_nonzero / self.n_samples
         if self.blocks.is_sparse:
@@ -162,10 +165,7 @@ class LinearSums:
         speed = 10 if dtype == np.float32 else 5
 
         def square(part):
-            A = np.empty((len(chosen[part]), self.n_columns), dtype=dtype)
-            A[:, :-1] = self.blocks.take(chosen[part])
-            A[:, -1] = 1
-            A *= np.sqrt(weights[part, None])
+            A = self.blocks.weigh(chosen[part], np.sqrt(weights[part]), dtype)
             return A.T @ A
 
         calls = [(part,) for part in row_chunks(len(chosen))]

@@ -2,7 +2,6 @@
 
 import copy
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from threading import Event
 
@@ -60,7 +59,7 @@ class Watch:
                 attributes=partial(self._attributes, task),
                 stopped=stopped,
             ),
-            replace(self.budget, stopped=stopped),
+            self.budget.with_end(stopped),
         )
         # The problems that have not begun end as soon as they can.
         if several and told.end(partial(self._attributes, task, None)):

@@ -416,7 +416,9 @@ def softmax_sample(partition, problem, v, n_rows, total, start):
     spreads = partition.curvatures(problem, 0.0, v)
     n_here = _part_of(n_rows, share, sums.sizes(spreads), total)
     sample = sums.sample(v, spreads, n_here, Start(start, partition.number))
-    return sample.rows, share * sample.weights, sample.p
+    # As precise as they are used: what travels.
+    X = sample.X.astype(sample.p.dtype, copy=False)
+    return X, share * sample.weights, sample.p
 
 
 def norm_sample(partition, problem, n_rows, total, start):

@@ -55,7 +55,15 @@ class Budget:
 
     def after(self, n_passes):
         """Return what is left after some passes."""
-        return replace(self, max_passes=self.max_passes - n_passes)
+        return self.with_passes(self.max_passes - n_passes)
+
+    def with_end(self, stopped):
+        """Return the same with another event that asks for an end."""
+        return Budget(self.max_passes, self.tol, self.deadline, self.cancelled, stopped)
+
+    def with_passes(self, max_passes):
+        """Return the same with another number of passes."""
+        return Budget(max_passes, self.tol, self.deadline, self.cancelled, self.stopped)
 
 
 @dataclass
