@@ -195,6 +195,32 @@ def factorization():
 
 
 @page
+def ratings_ending():
+    """Return where fits of ratings end, over seeds."""
+    return table(
+        read("ratings")["ending"],
+        ("ratings", "{set}"),
+        ("fit", "{fit}"),
+        ("objective", "{least objective:.4f} to {largest objective:.4f}"),
+        ("RMSE", "{least rmse:.3f} to {largest rmse:.3f}"),
+        ("CPU s", "{median CPU s:~}"),
+    )
+
+
+@page
+def ratings_choosing():
+    """Return the held-out errors of what searches choose."""
+    return table(
+        read("ratings")["choosing"],
+        ("RMSE", "{set}"),
+        ("folds", "{folds}"),
+        ("best of the grid", "{best of the grid:.3f}"),
+        ("chosen over rows", "{over rows:.3f}"),
+        ("chosen over entries", "{over entries:.3f}"),
+    )
+
+
+@page
 def evaluations():
     """Return how many evaluations of a loss are saved."""
     kinds = {
