@@ -8,6 +8,10 @@ import os
 import sys
 from pathlib import Path
 
+# Before OpenMP is loaded: the threads of boosted trees wait for each other in a loop,
+# and several tests at a time then take many times as long.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import numpy as np
 import pytest
 from hypothesis import settings
