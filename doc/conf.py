@@ -23,6 +23,8 @@ extensions = [
 ]
 templates_path = ["_templates"]
 exclude_patterns = ["_build", "tools", "auto_examples/*.ipynb"]
+# The list of methods beside a page has their names alone, to fit.
+toc_object_entries_show_parents = "hide"
 nitpicky = True
 # Types in docstrings are words, and other projects' pages are not fetched to check
 # the links to them: a build needs no network.
@@ -45,6 +47,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"/plot_",
+    "within_subsection_order": "gallery.TourFirst",
     "plot_gallery": os.environ.get("SKLEARN_AWSGD_GALLERY", "1") == "1",
     "download_all_examples": False,
     "abort_on_example_error": True,

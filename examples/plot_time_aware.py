@@ -7,8 +7,8 @@ samplers take the same number of draws: shuffled passes, the level sampler, and 
 level sampler that knows the cost. The left panel counts draws, the right one seconds of
 (simulated) access. Per draw the time-aware sampler is behind, as it sees slow rows
 seldom and with large weights. Per second it has something to show long before the
-others have made a pass, and is then about twice as fast as the same sampler without
-costs: more than that no allocation can gain here.
+others have made a pass. How much of that lead is left in the end depends: where all
+that remains is noise, no allocation gains more than a factor of two.
 """
 
 import matplotlib.pyplot as plt

@@ -94,7 +94,7 @@ search = GridSearchCV(
 if hasattr(search, "set_callbacks"):
     from sklearn.callback import ProgressBar
 
-    search.set_callbacks(ProgressBar())
+    search.set_callbacks(ProgressBar(max_propagation_depth=1))
 search.fit(X, y == "yes")
 print(search.best_params_, f"{search.best_score_:.3f}")
 

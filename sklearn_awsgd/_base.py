@@ -3,6 +3,7 @@
 from functools import cache
 from importlib.metadata import PackageNotFoundError, metadata
 
+import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
@@ -94,7 +95,12 @@ class EstimatorMixin(CallbackSupportMixin):
         """Return how the fit went, as HTML; nothing before it, nor for a sampler."""
         fitted = hasattr(self, "fit") and is_fitted(self)
         history = getattr(self, "history_", None) if fitted else None
-        return fit_html(history) if history and len(history["seconds"]) else ""
+        if not history or not len(history["seconds"]):
+            return ""
+        if hasattr(self, "_problem_name"):
+            names = [self._problem_name(k) for k in history["problem"]]
+            history = history | {"problem": np.array(names)}
+        return fit_html(history)
 
     def __reduce_ex__(self, protocol):
         return reduce_with_format(self, super().__reduce_ex__(protocol))

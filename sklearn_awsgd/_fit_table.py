@@ -89,5 +89,5 @@ def _text(value):
     if value is None:
         return ""
     if isinstance(value, (float, np.floating)):
-        return f"{value:.4g}"
-    return escape(f"{value}")
+        return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, np.integer) else escape(f"{value}")

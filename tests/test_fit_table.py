@@ -65,6 +65,15 @@ def test_rows_are_the_ends_of_phases():
     np.testing.assert_allclose(gaps, model.duality_gap_)
 
 
+def test_problems_have_their_names_and_numbers_are_readable():
+    names = np.array(["<a>", "b", "c"])[np.arange(300) % 3]
+    model = AWSGDClassifier(random_state=0, learning_rate="adagrad", max_iter=40)
+    html = model.set_params(tol=None).fit(X, names)._fit_html()
+    assert "class &lt;a&gt;</td>" in html
+    assert "<a>" not in html
+    assert ">12,000</td>" in html
+
+
 def test_many_rows_are_cut():
     labels = np.arange(300) % 20
     html = AWSGDClassifier(random_state=0, max_iter=3, tol=None).fit(X, labels)

@@ -195,6 +195,20 @@ def factorization():
 
 
 @page
+def entry_costs():
+    """Return nanoseconds of an update, with shuffled and learned draws and of libmf."""
+    rows = []
+    for name, ns in read("factorization")["cost"].items():
+        entries, factors, who = name.split(", ")
+        rows.append({"of": f"{entries}, {factors}", "who": who, "ns": ns})
+    return table(
+        pivot(rows, "of", "who", lambda row: row["ns"]),
+        ("entries, factors", "{of}"),
+        *of_keys({"uniform": "shuffled", "row_column": "learned", "libmf": "libmf"}),
+    )
+
+
+@page
 def ratings_ending():
     """Return where fits of ratings end, over seeds."""
     return table(

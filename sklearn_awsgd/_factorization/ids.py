@@ -121,11 +121,10 @@ def _name(known, index):
 
 def as_ids(ids, name):
     """Return ids as an array, texts as Python objects; none may be missing."""
-    array = ids if isinstance(ids, np.ndarray) else None
-    if array is None:
-        array = np.asarray(ids) if hasattr(ids, "__array__") else _from_list(ids)
+    array = np.asarray(ids)
     if array.dtype.kind in "US":
-        array = array.astype(object)
+        # Anew from what was given: numbers among texts in a list are no texts.
+        array = np.asarray(ids, dtype=object)
     # NaN and NaT are not equal to themselves.
     values = array.ravel()
     missing = values != values
@@ -137,12 +136,6 @@ def as_ids(ids, name):
             "these entries out."
         )
     return array
-
-
-def _from_list(ids):
-    """Return a list as an array: numbers among texts are no texts."""
-    array = np.asarray(ids)
-    return np.asarray(ids, dtype=object) if array.dtype.kind in "US" else array
 
 
 def number_ids(ids, name):
