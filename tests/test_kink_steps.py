@@ -247,7 +247,12 @@ def test_rows_in_play_with_the_lines_of_all_others(fit_intercept):
 
 
 @pytest.mark.parametrize("tol", [1e-2, 1e-3, 1e-4, 1e-6])
-def test_hinge_as_linear_svc(tol):
+@pytest.mark.parametrize("sweeps", [True, False])
+def test_hinge_as_linear_svc(tol, sweeps, monkeypatch):
+    """By sweeps, or without them as where rows are far more than columns."""
+    monkeypatch.setattr(kink_steps, "CHEAP_NEWTON_STEP", 0 if sweeps else np.inf)
+    if not sweeps:
+        monkeypatch.delattr(kink_steps.KinkRun, "sweep")
     X, y = rare()
     X = np.hstack([X, np.ones((len(X), 1))])
     alpha, sign = 1e-3, np.where(y, 1, -1)
@@ -272,6 +277,18 @@ def test_hinge_as_linear_svc(tol):
     assert model.duality_gap_[0] <= tol * value(model)
     # Rows that have nothing to say are not looked at in most passes.
     assert model.n_iter_ <= 40
+
+
+@pytest.mark.parametrize(("n", "d", "sweeps"), [(40_000, 8, 0), (400, 8, 1)])
+def test_sweeps_are_for_rows_that_are_not_far_more_than_columns(
+    n, d, sweeps, monkeypatch
+):
+    calls, sweep = [], kink_steps.KinkRun.sweep
+    monkeypatch.setattr(
+        kink_steps.KinkRun, "sweep", lambda run: (calls.append(run), sweep(run))
+    )
+    AWSGDClassifier("hinge", alpha=1e-3, random_state=0).fit(*rare(n, d))
+    assert len(calls) == sweeps
 
 
 @pytest.mark.parametrize("newton", [0, np.inf])

@@ -4,7 +4,8 @@ Dual steps (:class:`~sklearn_awsgd._kernels._kinks.KinkSteps`) are exact along e
 and need no rounding. The first rows are drawn by what is learned of them; then sweeps
 set aside the rows that have nothing to say, and stop by the duality gap of the rows as
 they are met. A pass over all rows tells how far that is true. Where sweeps become slow,
-the rows that were not set aside are solved by Newton's method with multipliers.
+the rows that were not set aside are solved by Newton's method with multipliers. Of rows
+that are far more than their columns all are, after the draws of plain AW-SGD.
 
 Constants were chosen on the sets that ``multipliers.py`` names, and on cover_2v4,
 "rare normal" and "rare correlated".
@@ -24,7 +25,7 @@ from sklearn_awsgd._linear.phases.multipliers import (
     RowsInPlay,
     minimize_with_multipliers,
 )
-from sklearn_awsgd._linear.phases.sampling import count_first_draws
+from sklearn_awsgd._linear.phases.sampling import count_first_draws, sample_first
 from sklearn_awsgd._solver.runs import Outcome
 
 # On wide data the curvature of a row, relative to what the penalty gives it: beyond
@@ -43,8 +44,10 @@ TINY = 5e4
 SWEEP_COST = 4.0
 N_RATES = 2
 NEWTON_PASSES = 25
-# Numbers that a pass looks at in the time of the calls of a Newton step.
+# Numbers that a pass looks at in the time of the calls of a Newton step; and what this
+# step costs at most, in passes, where there are no sweeps.
 NEWTON_CALLS = 100_000
+CHEAP_NEWTON_STEP = 1.5
 # How well the rows in play are solved, relative to what is asked for in the end.
 SHARE_IN_PLAY = 0.7
 # Rounds of Newton's method, each with the rows that the last one missed.
@@ -80,8 +83,10 @@ class KinkRun:
     ----------
     task : LinearTask
         Changed by the sweeps.
-    problem : KinkSteps
-        Has made the first draws.
+    objective : LinearObjective
+        That of the task.
+    problem : KinkSteps or None
+        Has made the first draws; None where there are no sweeps.
     least : float
         Objective below which rounding decides.
     budget : Budget
@@ -96,11 +101,11 @@ class KinkRun:
         The last one, of all rows.
     """
 
-    def __init__(self, task, problem, least, budget, record):
+    def __init__(self, task, objective, problem, least, budget, record):
         self.task, self.problem, self.budget = task, problem, budget
         self.least = least
         self._record, self._n_recorded = record, 0
-        self.objective = task.make_objective()
+        self.objective = objective
         self.tol = max(budget.tol or 0.0, LEAST_KINK_TOL)
         # What is tried: where passes cost nothing, rounding may decide.
         is_tiny = self.objective.newton_flops() <= TINY
@@ -165,8 +170,7 @@ class KinkRun:
 
     def _is_slow(self, gaps, goal):
         """Return whether sweeps would take longer than Newton's method."""
-        columns, share = self.task.n_features + 1, self.problem.n_active
-        if columns > MOST_PARAMETERS or len(gaps) <= N_RATES:
+        if self.task.n_features >= MOST_PARAMETERS or len(gaps) <= N_RATES:
             return False
         # Of the last half of the sweeps, as single ones are uneven.
         n = max(N_RATES, len(gaps) // 2)
@@ -175,29 +179,28 @@ class KinkRun:
             return True
         rate = (gaps[-1] / gaps[-1 - n]) ** (1 / n)
         n_sweeps = math.log(max(gaps[-1] / max(goal, 1e-300), 1.0)) / -math.log(rate)
-        per_row = self.objective.n_nonzero / self.task.n_samples
-        # Flops of a Newton step beside those of a pass, in passes.
-        flops = (
-            min(share, CURVATURE_ROWS_PER_COLUMN * columns) * per_row**2
-            + columns**3 / 3
-        )
-        newton = 1 + (flops / 10 / 4 + NEWTON_CALLS) / (per_row * share)
+        newton = newton_step_cost(self.objective, self.problem.n_active)
         return SWEEP_COST * n_sweeps > NEWTON_PASSES * newton
 
-    def solve(self, swept):
-        """Go on by Newton's method, with the variates of sweeps if there were any."""
-        task, problem = self.task, self.problem
+    def solve_swept(self):
+        """Go on by Newton's method from what the sweeps have left."""
+        problem = self.problem
+        self.objective.mix_dual(*problem.dual_point())
+        rows = np.sort(problem.order[: problem.n_active])
+        self.solve(rows, np.array(problem.variates))
+
+    def solve_warm(self):
+        """Go on by Newton's method from other coefficients, unless they will do."""
+        v = self.task.parameters()
+        self.look(v)
+        if not (self.is_there or self.is_spent):
+            self.solve(np.arange(self.task.n_samples), self._slopes(v))
+
+    def solve(self, rows, variates):
+        """Go on by Newton's method, with these rows in play and variates of all."""
+        task = self.task
         rng = np.random.Generator(task.generator)
         v, goal = task.parameters(), SHARE_IN_PLAY * self.goal
-        rows = np.sort(problem.order[: problem.n_active])
-        if swept:
-            variates = np.array(problem.variates)
-            self.objective.mix_dual(*problem.dual_point())
-        else:
-            self.look(v)
-            if self.is_there or self.is_spent:
-                return
-            variates = self._slopes(v)
         for _ in range(MOST_ROUNDS):
             if len(rows) > MOST_COPIED * task.n_samples:
                 rows = np.arange(task.n_samples)
@@ -220,6 +223,14 @@ class KinkRun:
         return np.where(z < low, -1.0, np.where(z > high, 1.0, 0.0))
 
 
+def newton_step_cost(objective, n_rows):
+    """Return what a Newton step with some rows in play costs, in passes over them."""
+    columns, per_row = objective.n_columns, objective.n_nonzero / objective.n_samples
+    n_sampled = min(n_rows, CURVATURE_ROWS_PER_COLUMN * columns)
+    flops = n_sampled * per_row**2 + columns**3 / 3
+    return 1 + (flops / 10 / 4 + NEWTON_CALLS) / (per_row * n_rows)
+
+
 def take_kink_steps(task, hold, draws, budget, log):
     """Go to the optimum; return the Outcome of the first draws, and a Report or None.
 
@@ -238,10 +249,14 @@ def take_kink_steps(task, hold, draws, budget, log):
         What may be spent, and what is recorded.
     """
     fresh, least = not task.has("coef"), LEAST_VALUE * task.constant_loss()
-    rows = draws.space.rows.copy()
-    problem = task.make_kink_problem(hold, rows, draws.space.shuffle)
-    outcome = Outcome()
-    if fresh:
+    objective, problem, outcome = task.make_objective(), None, Outcome()
+    is_tall = task.n_features < MOST_PARAMETERS
+    is_tall &= newton_step_cost(objective, task.n_samples) <= CHEAP_NEWTON_STEP
+    if fresh and is_tall:
+        outcome = sample_first(task, draws, budget, log)
+    elif fresh:
+        rows = draws.space.rows.copy()
+        problem = task.make_kink_problem(hold, rows, draws.space.shuffle)
         n_first = count_first_draws(task, draws)
         n_first = min(n_first, math.ceil(SHARE_DRAWN_LEARNED * draws.n_rows))
         opened = draws.open(task, task.first_dual_norms2())
@@ -262,12 +277,16 @@ def take_kink_steps(task, hold, draws, budget, log):
     left = budget.after(outcome.n_iter)
     if left.max_passes <= 0:
         return outcome, None
-    run = KinkRun(task, problem, least, left, record)
-    if fresh:
+    run = KinkRun(task, objective, problem, least, left, record)
+    if problem is not None:
         run.sweep()
-    if not (run.is_there or run.is_spent) and task.n_features < MOST_PARAMETERS:
-        run.solve(fresh)
-    elif run.here is None:
-        run.objective.mix_dual(*problem.dual_point())
-        run.look(task.parameters())
+        if not (run.is_there or run.is_spent) and task.n_features < MOST_PARAMETERS:
+            run.solve_swept()
+        elif run.here is None:
+            run.objective.mix_dual(*problem.dual_point())
+            run.look(task.parameters())
+    elif fresh:
+        run.solve(np.arange(task.n_samples), np.zeros(task.n_samples))
+    else:
+        run.solve_warm()
     return outcome, Report(run.here, run.n_passes, run.converged)
