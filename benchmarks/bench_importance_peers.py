@@ -5,15 +5,17 @@ ppi++, active inference, LURE and vegas, at the same budgets of evaluations on t
 pools and scores. Of each: how often the 95 % interval holds the truth, the root mean
 square error, and the width of the interval over 3.92 errors. Peers whose share of safe
 draws is free have the best of three. Real pools are those of ``bench_importance.py``;
-generated ones are made to mislead: large losses at small scores, a rare class with
-label noise, a surrogate that is pure noise, and values of a heavy tail.
+generated ones are made to mislead: large losses at small scores (many, few, and four
+that hardly any run can see), a rare class with label noise, a surrogate that is pure
+noise, and values of a heavy tail.
 
 The numbers of runs are those of each row. ``--runs 1000`` is what one would like; the
 committed results say how many there were. Constants of the method were looked at on
 mammography, w8a, a9a, cover_2v4, mnist and on the generated pools with other seeds.
 
 Run ``python benchmarks/bench_importance_peers.py --data DIR``; pools that are not asked
-for with ``--pools`` stay in the results. ppi-python and vegas take part if installed.
+for with ``--pools``, and contestants with ``--who``, stay in the results: pools and
+seeds are always the same. ppi-python and vegas take part if installed.
 """
 
 from _common import RESULTS, save, show  # isort: skip  (sets the threads)
@@ -37,6 +39,8 @@ from sklearn_awsgd import MinVarianceImportanceEstimator
 REAL = ("mammography", "a9a", "w8a", "mnist", "cover_2v4")
 BUDGETS = (500, 2000, 5000)
 LOSSES = ("log_loss", "zero_one", "precision", "recall", "f1", "roc_auc")
+# A generated pool of which budgets this small know nothing.
+UNSEEN = "four losses of 20 among 50,000"
 # Questions to which a learned surrogate is tried.
 LEARNED = ("value", "log_loss", "zero_one")
 
@@ -97,9 +101,10 @@ def real_pool(name, data):
     return rows[:, :60], labels, questions
 
 
-def generated_pool(name, n=20_000):
+def generated_pool(name):
     """Return features, labels and the question of a pool that misleads."""
     random = np.random.default_rng(2026)
+    n = 50_000 if name == UNSEEN else 20_000
     y = 1 * (random.random(n) < 0.05)
     score = random.exponential(size=n) * (1 + 4 * y)
     if name == "large losses at small scores":
@@ -107,6 +112,16 @@ def generated_pool(name, n=20_000):
         f = score * random.uniform(0.8, 1.2, n)
         few = random.choice(np.flatnonzero(score < np.median(score)), n // 100, False)
         f[few] = 0.19 * f.sum() / len(few)
+    elif name == "few large losses at small scores":
+        # Forty rows of the lowest fifth, with 10 % of the sum.
+        f = score * random.uniform(0.8, 1.2, n)
+        few = random.choice(np.flatnonzero(score < np.quantile(score, 0.2)), 40, False)
+        f[few] = f.sum() / 9 / len(few)
+    elif name == UNSEEN:
+        # With 13 % of the mean.
+        few = random.choice(np.flatnonzero(score < np.median(score)), 4, False)
+        f = score * (80 * 0.87 / 0.13 / score.sum())
+        f[few] = 20.0
     elif name == "surrogate of noise":
         f = random.exponential(size=n) ** 2 * (1 + 8 * y)
     elif name == "rare class, noisy labels":
@@ -123,6 +138,8 @@ def generated_pool(name, n=20_000):
 
 GENERATED = (
     "large losses at small scores",
+    "few large losses at small scores",
+    UNSEEN,
     "rare class, noisy labels",
     "surrogate of noise",
     "lognormal, sigma 2",
@@ -168,16 +185,18 @@ def root_mean_square(fits, truth):
     return float(np.sqrt(np.mean((np.array(fits)[:, 0] - truth) ** 2)))
 
 
-def row_of(fits, by_label, truth, **labels):
+def row_of(fits, truth, by_label=None, **labels):
     """Return what is told of many estimates and intervals.
 
-    Errors are compared with those of ours by label over the same seeds.
+    Errors are compared with those of ours by label over the same seeds, where given.
     """
     estimates, low, high = np.array(fits).T
     slack = 1e-12 * abs(truth)
     rmse = root_mean_square(fits, truth)
     exact = rmse <= slack
-    rmse_by_label = root_mean_square(by_label[: len(fits)], truth)
+    rmse_by_label = 0.0
+    if by_label is not None:
+        rmse_by_label = root_mean_square(by_label[: len(fits)], truth)
     return {
         **labels,
         "n_runs": len(fits),
@@ -227,9 +246,8 @@ def asked(question, X, y, budget, n_runs):
 
 
 def settings(question):
-    """Return the settings of ours that are compared."""
+    """Return the settings of ours that are compared with those by label."""
     known = {
-        "label": {},
         "uniform": {"sampler": "uniform"},
         "surrogate": {"surrogate": question[2]},
         "learned": {"surrogate": "learned"},
@@ -240,40 +258,48 @@ def settings(question):
     return known
 
 
-def rows_of_pool(name, pool, n_runs):
+def rows_of_pool(name, pool, n_runs, who):
     """Yield a row for each question, budget and contestant."""
     X, y, questions = pool
-    keys = np.arange(len(y), dtype=float)[:, None]
     for asked_for, question in questions.items():
         truth, known = truth_of(question, X, y), known_values(question, X, y)
         for budget in BUDGETS:
             if budget > len(y) / 2:
                 continue
-            runs = max(int(n_runs * (500 / budget) ** 0.5), 20)
             labels = {"pool": name, "question": asked_for, "budget": budget}
-            for kind, how in settings(question).items():
-                # Below its first 1,000 rows a learned surrogate is none.
-                few = max(runs // 4, 20) if kind == "learned" else runs
-                if kind == "learned":
-                    if budget <= 1000 or asked_for not in LEARNED:
-                        continue
-                    data = np.column_stack([X, keys])
-                else:
-                    data = keys
-                fits = list(ours(question, data, y, budget, few, **how))
-                if kind == "label":
-                    by_label = fits
-                labels["contestant"] = f"ours, {kind}"
-                yield row_of(fits, by_label, truth, **labels)
-            if asked_for == "precision":
-                fits = list(asked(question, keys, y, budget, runs))
-                labels["contestant"] = "ours, asked"
-                yield row_of(fits, by_label, truth, **labels)
-            if known is not None:
-                yield from peer_rows(known, by_label, truth, budget, runs, labels)
+            if "ours" in who:
+                yield from our_rows(question, X, y, truth, n_runs, labels)
+            if "peers" in who and known is not None:
+                yield from peer_rows(known, truth, n_runs, labels)
 
 
-def peer_rows(known, by_label, truth, budget, runs, labels):
+def our_rows(question, X, y, truth, n_runs, labels):
+    """Yield the rows of our settings."""
+    keys = np.arange(len(y), dtype=float)[:, None]
+    budget, asked_for = labels["budget"], labels["question"]
+
+    def row(kind, fits, by_label):
+        return row_of(fits, truth, by_label, **labels, contestant=f"ours, {kind}")
+
+    by_label = list(ours(question, keys, y, budget, n_runs))
+    yield row("label", by_label, by_label)
+    for kind, how in settings(question).items():
+        runs, data = n_runs, keys
+        if kind == "learned":
+            # Below its first 1,000 rows a learned surrogate is none.
+            if budget <= 1000 or asked_for not in LEARNED:
+                continue
+            runs, data = max(n_runs // 4, 20), np.column_stack([X, keys])
+        yield row(kind, list(ours(question, data, y, budget, runs, **how)), by_label)
+    if labels["pool"] == UNSEEN:
+        how = {**settings(question)["surrogate"], "bounds": (0.0, 20.0)}
+        fits = list(ours(question, keys, y, budget, n_runs, **how))
+        yield row("surrogate and bounds", fits, by_label)
+    if asked_for == "precision":
+        yield row("asked", list(asked(question, keys, y, budget, n_runs)), by_label)
+
+
+def peer_rows(known, truth, n_runs, labels):
     """Yield the rows of the peers, at the share of safe draws that is best for them."""
     for peer, (function, package) in PEERS.items():
         if package is not None and find_spec(package) is None:
@@ -283,11 +309,10 @@ def peer_rows(known, by_label, truth, budget, runs, labels):
         for safe in SAFE_SHARES if has_share else (None,):
             how = {} if safe is None else {"safe": safe}
             fits = [
-                function(*known, budget, np.random.default_rng(seed), **how)
-                for seed in range(runs)
+                function(*known, labels["budget"], np.random.default_rng(seed), **how)
+                for seed in range(n_runs)
             ]
-            labels = {**labels, "contestant": peer}
-            tries.append(row_of(fits, by_label, truth, **labels))
+            tries.append(row_of(fits, truth, **labels, contestant=peer))
         yield min(tries, key=lambda row: row["relative_rmse"])
 
 
@@ -299,7 +324,7 @@ def anytime_rows(n_runs, n_looks=50):
         truth = truth_of(question, X, y)
         keys = np.arange(len(y), dtype=float)[:, None]
         for kind in ("label", "surrogate"):
-            how = settings(question)[kind]
+            how = settings(question).get(kind, {})
             held = {True: [], False: []}
             for anytime, held_all in held.items():
                 for seed in range(n_runs):
@@ -324,13 +349,34 @@ def anytime_rows(n_runs, n_looks=50):
             }
 
 
+def by_question(rows):
+    """Return the rows of each question at each budget by contestant."""
+    result = {}
+    for row in rows:
+        key = row["pool"], row["question"], row["budget"]
+        result.setdefault(key, {})[row["contestant"]] = row
+    return result
+
+
+def compare_peers(rows):
+    """Tell rows of peers how large their error is against ours by label."""
+    for contestants in by_question(rows).values():
+        labels = contestants.get("ours, label", {}).get("relative_rmse", 0.0)
+        for peer in PEERS:
+            if peer in contestants and labels > 0:
+                row = contestants[peer]
+                row["error_over_labels"] = row["relative_rmse"] / labels
+
+
+def median(numbers):
+    """Return the median, or None of nothing."""
+    return float(np.median(numbers)) if numbers else None
+
+
 def summarise(rows):
     """Return least coverages, median widths, and errors against peers and labels."""
     result = []
-    means = {}
-    for row in rows:
-        key = row["pool"], row["question"], row["budget"]
-        means.setdefault(key, {})[row["contestant"]] = row
+    means = by_question(rows)
     for who in dict.fromkeys(row["contestant"] for row in rows):
         part = [row for row in rows if row["contestant"] == who]
         widths = [r["width_over_errors"] for r in part if r["width_over_errors"]]
@@ -354,12 +400,10 @@ def summarise(rows):
                 "n_rows": len(part),
                 "least_coverage": min(r["coverage"] for r in part),
                 "rows_below_93": sum(r["coverage"] < 0.93 for r in part),
-                "median_width_over_errors": float(np.median(widths)),
-                "median_error_over_labels": float(np.median(over_labels)),
-                "most_error_over_labels": max(over_labels),
-                "median_error_over_best_peer": float(np.median(over_best))
-                if over_best
-                else None,
+                "median_width_over_errors": median(widths),
+                "median_error_over_labels": median(over_labels),
+                "most_error_over_labels": max(over_labels, default=None),
+                "median_error_over_best_peer": median(over_best),
                 "most_error_over_best_peer": max(over_best, default=None),
             }
         )
@@ -371,17 +415,20 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", default=os.environ.get("SKLEARN_AWSGD_DATA"))
     parser.add_argument("--pools", nargs="*", default=None)
-    parser.add_argument("--runs", type=int, default=1000, help="at a budget of 500")
+    parser.add_argument("--who", nargs="*", default=("ours", "peers"))
+    parser.add_argument("--runs", type=int, default=1000, help="of each row")
     parser.add_argument("--anytime", type=int, default=None, help="runs of it")
     options = parser.parse_args()
     path = RESULTS / "importance_peers.json"
 
-    def write(section, rows, same):
+    def write(section, rows, done=None):
         results = json.loads(path.read_text()) if path.exists() else {}
         results.pop("environment", None)
-        kept = [row for row in results.get(section, []) if not same(row)]
+        kept = results.get(section, []) if done else []
+        kept = [r for r in kept if (r["pool"], r["contestant"]) not in done]
         results[section] = kept + rows
         if results.get("rows"):
+            compare_peers(results["rows"])
             results["summary"] = summarise(results["rows"])
         save("importance_peers", results)
 
@@ -390,13 +437,14 @@ def main():
         started = time.process_time()
         generated = name in GENERATED
         pool = generated_pool(name) if generated else real_pool(name, options.data)
-        rows = list(rows_of_pool(name, pool, options.runs))
+        rows = list(rows_of_pool(name, pool, options.runs, options.who))
         show(f"{name}, {time.process_time() - started:.0f} s", rows)
-        write("rows", rows, lambda row, name=name: row["pool"] == name)
+        done = {(row["pool"], row["contestant"]) for row in rows}
+        write("rows", rows, done)
     if options.anytime:
         rows = list(anytime_rows(options.anytime))
         show("confidence sequences", rows)
-        write("anytime", rows, lambda row: True)
+        write("anytime", rows)
 
 
 if __name__ == "__main__":

@@ -134,20 +134,22 @@ def test_clusters_are_of_the_population_they_come_from():
 def test_beyond_the_largest_value():
     random = np.random.default_rng(0)
     # As of 5 errors in 100 rows: they are all alike.
-    assert beyond_seen(np.repeat([0.95, -0.05], [5, 95])) == 1
-    assert beyond_seen(np.zeros(10)) == 1
+    assert beyond_seen(np.repeat([0.95, -0.05], [5, 95]), 10) == 1
+    assert beyond_seen(np.zeros(10), 10) == 1
     light, heavy = (
-        np.mean([beyond_seen(draw(1000)) for _ in range(50)])
+        np.mean([beyond_seen(draw(1000), 10) for _ in range(50)])
         for draw in (random.standard_normal, lambda n: random.pareto(1.5, size=n))
     )
     assert 1 < light < 1.3
     assert 1.6 < heavy < MOST_BEYOND
+    # Where every row of the tail is known, none is larger.
+    assert beyond_seen(random.pareto(1.5, size=1000), 1) == 1
 
 
 def test_hill_index_of_a_pareto_tail():
     """Quantiles of a Pareto law of index 2: the factor is exp(1/2)."""
     levels = (np.arange(100_000) + 0.5) / 100_000
-    assert beyond_seen(levels**-0.5) == pytest.approx(np.exp(0.5), rel=0.05)
+    assert beyond_seen(levels**-0.5, 10) == pytest.approx(np.exp(0.5), rel=0.05)
 
 
 @pytest.mark.parametrize("case", ["lognormal", "large at small scores", "noise"])
@@ -170,6 +172,97 @@ def test_values_that_mislead_are_covered(case):
             low, high = fitted.confidence_interval_
             covered += low <= values.mean() <= high
         assert covered >= 51
+
+
+def few_large_values(n_large, size):
+    """Return values like their scores but for a few large ones at small scores."""
+    random = np.random.default_rng(2)
+    score = random.exponential(size=10_000)
+    values = score * random.uniform(0.8, 1.2, 10_000)
+    small = np.flatnonzero(score < np.quantile(score, 0.2))
+    values[random.choice(small, n_large, replace=False)] = size
+    return values, score
+
+
+def test_few_large_values_at_small_scores_are_covered():
+    """What one more could add does not shrink with the rate of rows at small scores."""
+    values, score = few_large_values(30, 18.0)
+    covered = 0
+    for seed in range(100):
+        low, high = estimate(values, seed, 1000, surrogate=score).confidence_interval_
+        covered += low <= values.mean() <= high
+    assert covered >= 91
+
+
+def test_bounds_hold_for_what_no_run_has_seen():
+    values, score = few_large_values(2, 3000.0)
+    covered = {None: 0, (0.0, 3000.0): 0}
+    for bounds in covered:
+        for seed in range(30):
+            fitted = estimate(values, seed, 500, surrogate=score, bounds=bounds)
+            low, high = fitted.confidence_interval_
+            covered[bounds] += low <= values.mean() <= high
+    assert covered[0.0, 3000.0] >= 28
+    # Nobody could know; but it is told what the interval rests on.
+    assert covered[None] < 28
+    assert fitted.assumed_range_ == (0.0, 3000.0)
+
+
+def test_the_assumed_range_is_told():
+    values, score = few_large_values(0, 0.0)
+    y = np.arange(len(values)) % 2
+    fitted = estimate(values, 0, 500, surrogate=score)
+    seen = fitted.evaluated_["value"]
+    low, high = fitted.assumed_range_
+    # Half as far again from the mean as the largest value seen.
+    assert_allclose(high - values.mean(), 1.5 * (seen.max() - values.mean()), rtol=0.01)
+    assert low < seen.min()
+    assert f"{high:.4g}" in str(fitted.summary())
+    # By label no guess can mislead: as far as the tail goes.
+    by_label = estimate(values, 0, 500, y=y)
+    assert by_label.assumed_range_[1] < high
+    assert estimate(values, 0, len(values)).assumed_range_ is None
+    weighted = estimate(values, 0, 500, control_variate=False)
+    assert weighted.assumed_range_ is None
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "match"),
+    [
+        ({"bounds": 3.0}, TypeError, "bounds=3.0 must be two numbers"),
+        ({"bounds": ("a", "b")}, TypeError, "must be two numbers"),
+        ({"bounds": (1.0, 0.0)}, ValueError, "the first below the second"),
+        ({"bounds": (0.0, np.inf)}, ValueError, "must be finite"),
+        ({"bounds": (0.0, 1.0)}, ValueError, r"outside of bounds=\(0.0, 1.0\)"),
+        (
+            {"bounds": (0.0, 99.0), "control_variate": False},
+            ValueError,
+            "without replacement .* but bounds was given",
+        ),
+        (
+            {"bounds": (0.0, 99.0), "sampler": "norm"},
+            ValueError,
+            "draws without a guess .* but bounds was given",
+        ),
+    ],
+)
+def test_bounds_that_are_none_are_refused(parameters, error, match):
+    values, _ = few_large_values(0, 0.0)
+    with pytest.raises(error, match=match):
+        estimate(values, 0, **parameters)
+
+
+def test_bounds_are_for_means():
+    X, y = make_classification(500, random_state=0)
+    model = LogisticRegression().fit(X, y)
+    for loss in ("precision", "matthews_corrcoef"):
+        estimator = MinVarianceImportanceEstimator(model, loss, bounds=(0.0, 1.0))
+        with pytest.raises(ValueError, match="are for a mean of values"):
+            estimator.fit(X, y)
+    study = MinVarianceImportanceEstimator(bounds=(0.0, 1.0), random_state=0)
+    rows = study.ask(50, X)
+    with pytest.raises(ValueError, match=r"A value is 2\.0, outside of bounds"):
+        study.tell(rows, np.full(len(rows), 2.0))
 
 
 def test_a_missed_mode_has_no_interval_or_one_that_holds():

@@ -161,7 +161,7 @@ def test_differences_and_events_are_always_possible():
     """Nothing but zeros is no proof that there is nothing else."""
     same = np.zeros((100, 2))
     cells = np.repeat([0, 1], 50)
-    for target in (Difference(Mean((0.0, 1.0), two_valued=True)), Difference(Ratio())):
+    for target in (Difference(Mean((0.0, 1.0), attained=True)), Difference(Ratio())):
         parts = np.tile(same, target.n_values // 2)
         stage = Stage(
             Drawn(cells, parts, None, 1e-3), np.array([500, 500]),

@@ -202,7 +202,7 @@ def estimate_quantile(integrator, probability, confidence):
         rounds.pool.mass @ rounds.pool.values
     )
     candidates = np.unique(values)
-    share = Mean((0.0, 1.0), two_valued=True)
+    share = Mean((0.0, 1.0), attained=True)
 
     def first(reached):
         """Return the first candidate with a property that stays once it is there."""

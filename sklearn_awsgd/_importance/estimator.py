@@ -104,6 +104,11 @@ default=None
         The same as an absolute number; with both, the wider one is enough.
     confidence : float in (0, 1), default=0.95
         Probability of the interval to cover.
+    bounds : tuple of two floats or None, default=None
+        Between which all values of `loss` are known to lie, for rows drawn without
+        replacement. The interval then holds whatever has not been seen, and is wider;
+        without, it rests on `assumed_range_`. The losses of zero or one and the rates
+        need none.
     anytime : bool, default=False
         Whether intervals are to hold at all times together, so that one may look after
         every round and stop when one likes (a confidence sequence). They are about half
@@ -128,6 +133,11 @@ default=None
     confidence_interval_ : tuple of two floats
         Interval that covers the truth with probability `confidence`. When values did
         not vary at all, what else is known: the range of the loss.
+    assumed_range_ : tuple of two floats or None
+        The interval holds if no row that has not been evaluated has a value far outside
+        of this range, which goes beyond the values seen (in a label no further than
+        some times its own largest); `bounds` where they are known. None where all is
+        known, and for functions of several means and weighted draws.
     status_ : {"exact", "tolerance", "budget", "stopped", "interrupted"}
         Why sampling ended; "stopped" by a callback, "interrupted" after an error of the
         loss.
@@ -218,6 +228,7 @@ default=None
         rtol=0.02,
         atol=None,
         confidence=0.95,
+        bounds=None,
         anytime=False,
         batch_size="auto",
         verbose=0,
@@ -232,6 +243,7 @@ default=None
         self.rtol = rtol
         self.atol = atol
         self.confidence = confidence
+        self.bounds = bounds
         self.anytime = anytime
         self.batch_size = batch_size
         self.verbose = verbose
@@ -546,3 +558,17 @@ default=None
         if isinstance(self.surrogate, str):
             check_option("surrogate", self.surrogate, ("learned",))
         check_parameters(self, self._parameters)
+        if self.bounds is not None:
+            self._check_bounds()
+
+    def _check_bounds(self):
+        numbers = np.asarray(self.bounds)
+        if numbers.shape != (2,) or numbers.dtype.kind not in "iuf":
+            raise TypeError(
+                f"bounds={self.bounds!r} must be two numbers (low, high), or None."
+            )
+        if not -np.inf < numbers[0] < numbers[1] < np.inf:
+            raise ValueError(
+                f"bounds={self.bounds!r} must be finite, the first below the second; "
+                "use None where a value may be anything."
+            )

@@ -157,6 +157,7 @@ def assign(estimator, integrator, status):
     estimate = integrator.estimate()
     vars(estimator).update(known_so_far(estimator, integrator))
     estimator.status_ = status
+    estimator.assumed_range_ = None if estimate.exact else rounds.assumed_range()
     estimator.effective_sample_size_ = (
         float(estimator.n_evaluations_)
         if estimate.exact

@@ -65,6 +65,8 @@ class Integrand:
         All rows; None for y when there is none.
     told : bool, default=False
         Whether values are told, so that neither model nor y is needed.
+    bounds : tuple of two floats, default=None
+        Between which all values are known to lie.
 
     Attributes
     ----------
@@ -72,7 +74,7 @@ class Integrand:
         What is averaged, over which rows.
     """
 
-    def __init__(self, estimator, loss, X, y, told=False):
+    def __init__(self, estimator, loss, X, y, told=False, bounds=None):
         self.models = estimator if isinstance(estimator, tuple) else (estimator,)
         self.loss = loss
         self.X = X
@@ -107,7 +109,14 @@ class Integrand:
                 "This estimator requires y to be passed, but the target y is None; "
                 "without y give a callable loss(X_rows)."
             )
-        part = self.metric.target
+        part, self._bounds = self.metric.target, bounds
+        if bounds is not None:
+            if not isinstance(part, Mean):
+                raise ValueError(
+                    f"bounds={bounds!r} are for a mean of values; loss={loss!r} is "
+                    "none, and knows its own."
+                )
+            part = Mean(bounds, attained=True)
         if len(self.models) not in (1, 2):
             raise ValueError(
                 f"estimator is a tuple of {len(self.models)}; a difference has two."
@@ -161,6 +170,17 @@ class Integrand:
         values = values.astype(float).reshape(n, n_values)
         if not np.isfinite(values).all():
             raise ValueError("values must be finite; leave such rows out of the pool.")
+        return self._check_bounds(values)
+
+    def _check_bounds(self, values):
+        if self._bounds is not None:
+            low, high = self._bounds
+            outside = values[(values < low) | (values > high)]
+            if len(outside):
+                raise ValueError(
+                    f"A value is {outside[0]}, outside of bounds={self._bounds!r}; "
+                    "give wider ones, or None."
+                )
         return values
 
     def replace(self, estimator, loss):
@@ -173,7 +193,7 @@ class Integrand:
         ValueError
             When the target would be another one.
         """
-        other = Integrand(estimator, loss, self.X, self.y)
+        other = Integrand(estimator, loss, self.X, self.y, bounds=self._bounds)
         same = other.target.n_values == self.target.n_values
         same = same and type(other.target) is type(self.target)
         if isinstance(loss, str) or isinstance(self.loss, str):
@@ -251,7 +271,7 @@ class Integrand:
                 f"{largest:.3g}, whose powers cannot be added; use other units, and "
                 "multiply the estimate."
             )
-        return values
+        return self._check_bounds(values)
 
     def in_calls(self, evaluate, keys, longest_call):
         """Yield the values of keys, those of one call of the loss at a time.

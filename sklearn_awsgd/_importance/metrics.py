@@ -148,17 +148,17 @@ UNIT = (0.0, 1.0)
 
 METRICS = {
     "log_loss": Metric(log_loss, Mean(POSITIVE)),
-    "zero_one": Metric(zero_one, Mean(UNIT, two_valued=True)),
+    "zero_one": Metric(zero_one, Mean(UNIT, attained=True)),
     "brier": Metric(brier, Mean((0.0, 2.0))),
     "squared_error": Metric(squared_error, Mean(POSITIVE)),
     "absolute_error": Metric(absolute_error, Mean(POSITIVE)),
     "precision": Metric(precision, Ratio()),
-    "recall": Metric(found, Mean(UNIT, two_valued=True), over="positives"),
+    "recall": Metric(found, Mean(UNIT, attained=True), over="positives"),
     "f1": Metric(f1, Ratio()),
     "jaccard": Metric(jaccard, Ratio()),
     "matthews_corrcoef": Metric(confusion, Correlation()),
-    "accuracy": Metric(hit, Mean(UNIT, two_valued=True)),
-    "balanced_accuracy": Metric(hit, Mean(UNIT, two_valued=True), over="classes"),
+    "accuracy": Metric(hit, Mean(UNIT, attained=True)),
+    "balanced_accuracy": Metric(hit, Mean(UNIT, attained=True), over="classes"),
     "neg_log_loss": Metric(negated(log_loss), Mean(NEGATIVE)),
     "neg_brier_score": Metric(negated(brier), Mean((-2.0, 0.0))),
     "neg_mean_squared_error": Metric(negated(squared_error), Mean(NEGATIVE)),
@@ -166,7 +166,7 @@ METRICS = {
     "neg_root_mean_squared_error": Metric(squared_error, Root()),
 }
 # Precision where labels are told: the share of positives among rows predicted to be.
-TOLD_PRECISION = Metric(None, Mean(UNIT, two_valued=True), over="predicted")
+TOLD_PRECISION = Metric(None, Mean(UNIT, attained=True), over="predicted")
 # Those of positives, of which a surrogate is scored in its own way.
 RATES = ("precision", "recall", "f1", "jaccard", "matthews_corrcoef")
 ERRORS = ("zero_one", "accuracy", "balanced_accuracy")

@@ -123,7 +123,7 @@ def plan_run(
         Whether values will be told, so that no y is needed to compute them.
     """
     given = {"y": y, "sample_weight": sample_weight, "strata": strata}
-    given["surrogate"] = estimator.surrogate
+    given |= {"surrogate": estimator.surrogate, "bounds": estimator.bounds}
     sampler = choose_sampler(estimator.sampler, X, y, strata)
     if is_distribution(X):
         rounds = _plan_distribution(estimator, sampler, X, given, generator)
@@ -160,7 +160,9 @@ def _plan_rows(estimator, sampler, X, given, generator, told, is_more):
     weights = check_weights(given["sample_weight"], n)
     y = y if y is None or hasattr(y, "iloc") else np.asarray(y)
     mass = np.ones(n) if weights is None else np.asarray(weights, dtype=float)
-    integrand = Integrand(estimator.estimator, estimator.loss, X, y, told)
+    integrand = Integrand(
+        estimator.estimator, estimator.loss, X, y, told, estimator.bounds
+    )
     if is_more and integrand.metric.over == "classes":
         raise ValueError(
             f"loss={estimator.loss!r} weights rows by the sizes of classes, which more "
@@ -179,7 +181,7 @@ def _plan_rows(estimator, sampler, X, given, generator, told, is_more):
     space = PoolSpace(None if even else mass, n, partial(_squared_norms, X))
     if not isinstance(sampler, (StrataSampler, UniformSampler)):
         _refuse(
-            {"surrogate": estimator.surrogate},
+            {name: given[name] for name in ("surrogate", "bounds")},
             f"sampler={estimator.sampler!r} draws without a guess of the values",
         )
         groups = one_stratum(n)
@@ -200,6 +202,11 @@ def _plan_rows(estimator, sampler, X, given, generator, told, is_more):
         for_width = estimator.rtol is not None or estimator.atol is not None
         rounds = StratifiedRounds(pool, sampler, generator, strata, learned, for_width)
         return rounds, total
+    _refuse(
+        {"bounds": estimator.bounds},
+        "Bounds are for draws without replacement (update='moments', "
+        "control_variate=True)",
+    )
     if learned is not None:
         raise ValueError(
             "surrogate='learned' needs update='moments' and control_variate=True."

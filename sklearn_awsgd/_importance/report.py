@@ -36,6 +36,7 @@ class Summary:
             "Estimate": f"{estimator.estimate_:.6g}",
             "Standard error": f"{estimator.std_error_:.3g}",
             f"{100 * estimator.confidence:g} % interval": f"{low:.6g} to {high:.6g}",
+            **self._condition(estimator.assumed_range_),
             "Ended by": estimator.status_,
             "Rows evaluated": f"{estimator.n_evaluations_}",
             "Draws": f"{estimator.n_draws_}",
@@ -43,6 +44,14 @@ class Summary:
             "Largest draw's share": f"{100 * estimator.max_weight_share_:.2g} %",
             "Variance gain over uniform": f"{estimator.variance_gain_:.3g}",
         }
+
+    @staticmethod
+    def _condition(assumed):
+        """Return what the interval rests on."""
+        if assumed is None:
+            return {}
+        low, high = assumed
+        return {"if no other value is beyond": f"{low:.4g} to {high:.4g}"}
 
     def __str__(self):
         width = max(map(len, self.rows))

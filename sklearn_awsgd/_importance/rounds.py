@@ -93,6 +93,10 @@ class Rounds(ABC):
         """Return why the interval cannot be believed, or None."""
         return None
 
+    def assumed_range(self):
+        """Return between which values the interval takes all others to lie, or None."""
+        return None
+
     @abstractmethod
     def variance_gain(self):
         """Return the variance of a plain average of as many points, over ours."""

@@ -5,6 +5,8 @@ The steps of the fit were set while looking at ``benchmarks/bench_importance_pee
 
 import numpy as np
 
+from sklearn_awsgd._kernels._cells import mix_shapes
+
 # Steps from shapes of equal weights towards what was seen.
 SHAPE_STEPS = 10
 # Least square to expect in a cell, relative to those of all.
@@ -60,12 +62,5 @@ def fit_shapes(shapes, squares, rows):
     first = (rows * shapes.mean(axis=2)).sum(axis=1)
     scale = squares.sum(axis=1) / np.where(first > 0, first, 1.0)
     weights = np.repeat(scale[:, None] / shapes.shape[2], shapes.shape[2], axis=1)
-    for _ in range(SHAPE_STEPS):
-        expected = np.einsum("pck,pk->pc", shapes, weights)
-        expected = np.maximum(expected, LEAST_EXPECTED * scale[:, None])
-        inverse = 1 / np.where(expected > 0, expected, np.inf)
-        seen = np.einsum("pck,pc->pk", shapes, squares * inverse * inverse)
-        fitted = np.einsum("pck,pc->pk", shapes, rows * inverse)
-        weights = weights * seen / np.where(fitted > 0, fitted, 1.0)
-    expected = np.einsum("pck,pk->pc", shapes, weights)
-    return np.maximum(expected, LEAST_EXPECTED * scale[:, None]).ravel()
+    least = LEAST_EXPECTED * scale
+    return mix_shapes(shapes, squares, rows, weights, least, SHAPE_STEPS).ravel()

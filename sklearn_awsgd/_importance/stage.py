@@ -33,6 +33,10 @@ BEYOND_SEEN = 3.0
 # Of a heavy tail it may be larger than any, by the tail's own measure and at most by
 # this factor; the tail is so many of the largest values, at most.
 MOST_BEYOND = 4.0
+# Where there is a score it is so much larger in any case. Rows that the score misleads
+# about may have values twice as large as any seen: if they add more than the interval
+# allows for, none of them is drawn in 1 run of exp(3.69 * 1.5 / 2) = 16 at most.
+LEAST_BEYOND = 1.5
 ROWS_IN_TAIL = 20
 # About as many rows as a slope is fitted to, at most.
 ROWS_FOR_SLOPE = 10_000
@@ -50,10 +54,13 @@ class Scores:
         Sum of the scores of each half.
     shapes : ndarray of shape (2 * n_strata, n_shapes)
         Squares to expect in each cell, up to a factor, as different beliefs have it.
+    may_mislead : bool, default=True
+        Whether they are guesses, and not just the weights of rows.
     """
 
     sums: np.ndarray
     shapes: np.ndarray
+    may_mislead: bool = True
 
 
 @dataclass
@@ -140,8 +147,14 @@ class Stage:
         deviations = np.empty_like(parts)
         for part, mean, deviation in zip(parts.T, overall.T, deviations.T):
             centre(cells, part, mean[self._half], deviation)
-        self._extremes = target.extremes(parts, drawn.unit) - overall.mean(axis=0)
+        self._overall = overall.mean(axis=0)
+        self._extremes = target.extremes(parts, drawn.unit) - self._overall
         self._mirrored = target.mirrored
+        # Upwards and downwards: nothing is beyond zero, or beyond what is known.
+        known = len(self._extremes) > 0
+        self._is_bounded = [known or bound == 0 for bound in target.bounds[::-1]]
+        may_mislead = scores is not None and scores.may_mislead
+        self._least_beyond = LEAST_BEYOND if may_mislead else 1.0
         self._look_along(cells, residuals, deviations, half_mass, target, scores)
 
     def _by_group(self, x):
@@ -265,7 +278,7 @@ class Stage:
         They are a mixture of the shapes, fitted first to each half, then to each label
         of it, where some rows more are as the half says.
         """
-        rows = np.maximum(self.counts - 1, 0)
+        rows = np.maximum(self.counts - 1.0, 0.0)
         squares = rows * self.squares
 
         def fit(n_parts, squares, rows):
@@ -318,41 +331,56 @@ class Stage:
     def events(self, half=None):
         """Return what one more large value, upwards or downwards, would have added.
 
-        It may be as large as the largest value seen, whatever the score of its row: a
+        It may be larger than the largest value seen, whatever the score of its row: a
         surrogate that is wrong somewhere is wrong where it promises small values. In a
         label it is at most ``BEYOND_SEEN`` times the largest of that label. It counts
-        for as many rows as rows of its label do on average over those not evaluated, so
-        that rows that are seldom looked at hide much.
+        for as many rows as in the bin of its label that is looked at most seldom.
 
         Parameters
         ----------
         half : {0, 1}, default=None
             As this half shows it, or both.
         """
+        cells, _, far = self._drawn
+        halves = [0, 1] if half is None else [half]
+        sizes, counts = (
+            x.reshape(2, -1)[halves].sum(axis=0) for x in (self.sizes, self.counts)
+        )
+        weight = rows_of_an_event(sizes, counts).reshape(self._n_groups, -1)
+        weight = weight.max(axis=1)
+        in_cells = cell_sizes(cells, far, len(self.sizes))[3].reshape(2, -1)[halves]
+        in_groups = in_cells.reshape(len(halves), self._n_groups, -1).max(axis=(0, 2))
+        events = self._farthest(half)
+        # Labels in which all is small hide smaller ones.
+        share = np.minimum(BEYOND_SEEN * in_groups / (in_groups.max() or 1.0), 1.0)
+        events *= np.max(weight * share)
+        return np.concatenate([events, weight.max() * self._extremes])
+
+    def _farthest(self, half=None):
+        """Return the largest deviations that one more value may have, up and down."""
         cells, deviations, far = self._drawn
         if half is not None:
             chosen = self._half[cells] == half
             cells, deviations, far = (x[chosen] for x in self._drawn)
-        counts = np.bincount(cells, minlength=len(self.sizes))
-        left = self.sizes - counts
-        weight = self._by_group(left * rows_of_an_event(self.sizes, counts))
-        weight /= np.maximum(self._by_group(left), 1)
-        size = np.abs(far)
-        in_cells = cell_sizes(cells, far, len(self.sizes))[3]
-        in_groups = np.zeros(2 * self._n_groups)
-        np.maximum.at(in_groups, self._group, in_cells)
-        events = np.zeros((2, deviations.shape[1]))
+        farthest = np.zeros((2, deviations.shape[1]))
         for k, sign in enumerate((1, -1) if len(far) else ()):
-            chosen = np.argmax(size if self._mirrored else sign * far)
-            if sign * far[chosen] <= 0 and not self._mirrored:
+            upwards = np.abs(far) if self._mirrored else sign * far
+            chosen = np.argmax(upwards)
+            if upwards[chosen] <= 0:
                 continue
-            # Labels in which all is small hide smaller ones.
-            share = np.minimum(BEYOND_SEEN * in_groups / (size[chosen] or 1.0), 1.0)
+            factor = 1.0
+            if not self._is_bounded[k]:
+                cell = cells[chosen]
+                rows = self.sizes[cell] / self.counts[cell]
+                factor = max(beyond_seen(upwards, rows), self._least_beyond)
             towards = sign if far[chosen] > 0 else -sign
-            factor = towards if self._mirrored else 1
-            factor *= beyond_seen(size if self._mirrored else sign * far)
-            events[k] = factor * np.max(weight * share) * deviations[chosen]
-        return np.concatenate([events, weight.max() * self._extremes])
+            factor *= towards if self._mirrored else 1
+            farthest[k] = factor * deviations[chosen]
+        return farthest
+
+    def reach(self):
+        """Return the least and the largest value that one more row may have."""
+        return self._overall + self._farthest()[::-1]
 
     def part(self, half, share):
         """Return a half's part of the estimate, as an estimate of its own.
@@ -380,26 +408,30 @@ def rows_of_an_event(sizes, counts):
     Of K events in N rows none is among n with a probability of ``(1 - n/N) ** K`` at
     most, and of ``exp(-K / w)`` if each is seen with the odds 1/w: the two agree for
     this w. It is N/n for small samples, and for large ones more than what is left over
-    n: the last row that has not been evaluated may still be an event.
+    n: the last row that has not been evaluated may still be an event. There are no more
+    than the rows that are left.
     """
     left = sizes - counts
     some = (left > 0) & (counts > 0)
     ratio = np.where(some, sizes / np.maximum(left, 1), np.e)
-    return np.where(some, 1 / np.log(ratio), 0.0)
+    return np.where(some, np.minimum(1 / np.log(ratio), left), 0.0)
 
 
-def beyond_seen(values):
+def beyond_seen(values, rows):
     """Return how much larger than the largest value one more of them may be.
 
     Values that are exceeded by a share p of all go with ``p ** -h`` in a tail, h being
     the mean logarithm of the values there over the least of them (Hill). The level that
     is exceeded e times more seldom than the largest value is then ``exp(h)`` times as
-    high. Values that are all alike are never exceeded.
+    high. Values that are all alike are never exceeded; and of the rows that the largest
+    one stands for only one is the largest.
 
     Parameters
     ----------
     values : ndarray of shape (n_drawn,)
         Deviations, of which the positive ones matter.
+    rows : float
+        How many rows of the pool the largest one stands for.
     """
     scale = np.sqrt(values @ values / max(len(values), 1))
     tail = values[values > scale]
@@ -408,7 +440,7 @@ def beyond_seen(values):
     if len(tail) > ROWS_IN_TAIL:
         tail = np.partition(tail, -ROWS_IN_TAIL)[-ROWS_IN_TAIL:]
     index = np.log(tail / tail.min()).sum() / (len(tail) - 1)
-    return float(min(np.exp(index), MOST_BEYOND))
+    return float(min(min(rows, np.e) ** index, MOST_BEYOND))
 
 
 def shrunken_slope(x, y):

@@ -18,13 +18,14 @@ from sklearn_awsgd._importance.intervals import Estimate
 from sklearn_awsgd._importance.rounds import Rounds
 from sklearn_awsgd._importance.shapes import score_shapes
 from sklearn_awsgd._importance.stage import Scores, round_to
+from sklearn_awsgd._importance.targets import Difference, Mean
 from sklearn_awsgd._kernels._cells import fill
 
-# How much of the rates at which rows are taken is the same whatever the score says: how
-# many values are tried, and the largest where the budget ends a run and where the width
-# of the interval does.
-TRIED_MIXINGS = 10
-MOST_MIXING, MOST_MIXING_FOR_WIDTH = 0.4, 1.0
+# Least rate at which rows are taken whatever the score says, over the rate that they
+# would have without it: how many are tried, and the highest where the budget ends a run
+# (higher ones cost more error than they save width) and where the width does.
+TRIED_FLOORS = 10
+HIGHEST_FLOOR, HIGHEST_FLOOR_FOR_WIDTH = 0.6, 1.0
 # Widths of an interval: in standard errors, and in hidden events.
 ERRORS_IN_WIDTH, EVENTS_IN_WIDTH = 3.9, 2.7
 # Rows of each cell (a stratum in a half) that are taken first; a third moment needs 3.
@@ -59,7 +60,7 @@ class StratifiedRounds(Rounds):
 
     def __init__(self, pool, sampler, generator, strata, learned=None, for_width=False):
         super().__init__(pool, sampler)
-        self._most_mixing = MOST_MIXING_FOR_WIDTH if for_width else MOST_MIXING
+        self._highest_floor = HIGHEST_FLOOR_FOR_WIDTH if for_width else HIGHEST_FLOOR
         self._random = np.random.Generator(generator)
         self._learned = learned
         self._past_stages = []
@@ -132,6 +133,7 @@ class StratifiedRounds(Rounds):
             self._scores = Scores(
                 sums=np.bincount(self.half[unknown], x, 2),
                 shapes=score_shapes(cells[unknown], x, self._sizes),
+                may_mislead=bool((score != score[0]).any()),
             )
             self._first_spread = np.sqrt(self._scores.shapes.mean(axis=1))
         else:
@@ -165,14 +167,11 @@ class StratifiedRounds(Rounds):
         by_label = sizes * self._stage.label_spread[self._cells(1 - half)]
         by_size = sizes / max(sizes.sum(), 1)
         by_label = (1 - least) * by_label / (by_label.sum() or 1.0) + least * by_size
-        # Errors and hidden values both go down with the sums of something over the rows
-        # taken of a stratum, so that it is squares of rates that are to be mixed.
-        mixings = np.linspace(0.0, self._most_mixing, TRIED_MIXINGS)[:, None] ** 2
+        # What is hidden goes with the least rate, and a floor raises that at the least
+        # expense of the others.
+        floors = np.linspace(0.0, self._highest_floor, TRIED_FLOORS)[:, None]
         tried = np.concatenate(
-            [
-                np.sqrt((1 - mixings) * shares**2 + mixings * safe**2)
-                for safe in (by_label, by_size)
-            ]
+            [np.maximum(shares, floors * safe) for safe in (by_label, by_size)]
         )
         tried /= np.maximum(tried.sum(axis=1, keepdims=True), 1e-300)
         return tried[np.argmin(self._widths(half, tried))]
@@ -195,9 +194,7 @@ class StratifiedRounds(Rounds):
         counts = np.maximum(n_taken * shares, 1e-9)
         spread = self._spread[self._cells(1 - half)]
         error = np.sqrt(((sizes * spread) ** 2 / counts).sum(axis=1))
-        rows = np.maximum(sizes.reshape(self._n_groups, -1).sum(axis=1), 1)
-        hidden = (sizes**2 / counts).reshape(len(shares), self._n_groups, -1)
-        hidden = (hidden.sum(axis=2) / rows).max(axis=1) * self._stage.largest[1 - half]
+        hidden = (sizes / counts).max(axis=1) * self._stage.largest[1 - half]
         return ERRORS_IN_WIDTH * error + EVENTS_IN_WIDTH * hidden
 
     def _cells(self, half):
@@ -418,6 +415,17 @@ class StratifiedRounds(Rounds):
             return events
         # Nothing varied: what is known is the range.
         return stage.largest_weight / self.pool.n_points * (bounds - mean)[:, None]
+
+    def assumed_range(self):
+        """Return between which values the interval takes all others to lie, or None."""
+        target = self.target
+        mean = target.part if isinstance(target, Difference) else target
+        if not isinstance(mean, Mean) or self._stage is None:
+            return None
+        if mean.attained:
+            return target.bounds
+        direction = target.direction(self.estimate().mean)
+        return tuple(self.pool.n_points * self._stage.reach() @ direction)
 
     def variance_gain(self):
         """Return the variance of a plain average of as many rows, over ours."""

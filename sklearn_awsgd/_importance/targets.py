@@ -11,9 +11,8 @@ class Mean:
     ----------
     bounds : tuple of two floats
         Between which values it must be.
-    two_valued : bool, default=False
-        Whether the integrand has no values but the bounds, both of which are always
-        possible.
+    attained : bool, default=False
+        Whether one more value may always be as far as the bounds, whatever was seen.
 
     Attributes
     ----------
@@ -24,9 +23,9 @@ class Mean:
     n_values = 1
     mirrored = False
 
-    def __init__(self, bounds=(-np.inf, np.inf), two_valued=False):
+    def __init__(self, bounds=(-np.inf, np.inf), attained=False):
         self.bounds = bounds
-        self.two_valued = two_valued
+        self.attained = attained
 
     def value(self, mean):
         """Return the target at a vector of integrals."""
@@ -46,7 +45,7 @@ class Mean:
         unit : float
             Mean mass of a row.
         """
-        return unit * np.array(self.bounds)[:, None][: 2 * self.two_valued]
+        return unit * np.array(self.bounds)[:, None][: 2 * self.attained]
 
     def interval(self, limits, mean):
         """Return the interval of the target.

@@ -51,6 +51,47 @@ def cell_sizes(
     return sizes
 
 
+def mix_shapes(
+    const double[:, :, ::1] shapes, const double[:, ::1] squares,
+    const double[:, ::1] rows, double[:, ::1] weights, const double[::1] least,
+    Py_ssize_t n_steps,
+):
+    """Fit mixtures of shapes to the squares of cells, from `weights` on, in place.
+
+    Returns
+    -------
+    expected : ndarray of shape (n_parts, n_cells)
+        Squares to expect of a row in each cell, not below `least` of its part.
+    """
+    cdef Py_ssize_t n_parts = shapes.shape[0], n_cells = shapes.shape[1]
+    cdef Py_ssize_t n_shapes = shapes.shape[2], p, c, k, step
+    expected = np.empty((n_parts, n_cells))
+    sums = np.empty((2, n_shapes))
+    cdef double[:, ::1] view = expected
+    cdef double[:, ::1] total = sums
+    cdef double x
+    with nogil:
+        for p in range(n_parts):
+            for step in range(n_steps + 1):
+                for k in range(n_shapes):
+                    total[0, k] = total[1, k] = 0.0
+                for c in range(n_cells):
+                    x = 0.0
+                    for k in range(n_shapes):
+                        x += shapes[p, c, k] * weights[p, k]
+                    view[p, c] = x = max(x, least[p])
+                    if x > 0.0:
+                        for k in range(n_shapes):
+                            total[0, k] += shapes[p, c, k] * squares[p, c] / (x * x)
+                            total[1, k] += shapes[p, c, k] * rows[p, c] / x
+                if step < n_steps:
+                    for k in range(n_shapes):
+                        weights[p, k] *= total[0, k]
+                        if total[1, k] > 0.0:
+                            weights[p, k] /= total[1, k]
+    return expected
+
+
 def fill(double total, const double[::1] weight, const double[::1] room):
     """Return `total` divided in proportion to `weight`, nothing above its room."""
     wanted = np.zeros(room.shape[0])
