@@ -333,6 +333,7 @@ class MinVarianceImportanceEstimator(BaseEstimator):
         rtol: float | None = 0.02,
         atol: float | None = None,
         confidence: float = 0.95,
+        bounds: Any = None,
         anytime: bool = False,
         batch_size: int | Literal['auto'] = 'auto',
         verbose: int = 0,
@@ -341,6 +342,7 @@ class MinVarianceImportanceEstimator(BaseEstimator):
     estimate_: float
     std_error_: float
     confidence_interval_: Any
+    assumed_range_: Any
     status_: Any
     n_evaluations_: int
     n_draws_: int

@@ -19,6 +19,7 @@ from sklearn_awsgd._importance.losses import Integrand
 from sklearn_awsgd._importance.pool import Pool
 from sklearn_awsgd._importance.shapes import fit_shapes
 from sklearn_awsgd._importance.stage import (
+    LEAST_BEYOND,
     Drawn,
     Scores,
     Stage,
@@ -107,7 +108,7 @@ def test_one_more_event_has_the_weight_of_the_least_sampled_group():
 
 
 def test_one_more_event_does_not_shrink_with_the_score():
-    """Bins that are seldom looked at hide the largest value of all, at their weight."""
+    """The bin looked at most seldom hides more than the largest value of all."""
     cells = np.repeat([0, 1, 2, 3], [10, 90, 10, 90])
     values = np.where(cells % 2 == 0, 0.01, 1.0)
     values[[20, 120]] = 7.0
@@ -117,8 +118,8 @@ def test_one_more_event_does_not_shrink_with_the_score():
         np.zeros((2, 1)), np.array([0.5, 0.5]), Mean(), 1, score,
     )  # fmt: skip
     mean = (900 * 0.01 + 100 * values[10:100].mean()) / 1000
-    weight = (890 / np.log(900 / 890) + 10 / np.log(100 / 10)) / 900
-    assert_allclose(stage.events()[0, 0], weight * (7.0 - mean))
+    weight = 1 / np.log(900 / 890)
+    assert_allclose(stage.events()[0, 0], weight * LEAST_BEYOND * (7.0 - mean))
 
 
 def test_squares_are_fitted_by_shapes():

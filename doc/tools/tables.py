@@ -281,6 +281,7 @@ def interval_pools():
         "ours, label": "by label",
         "ours, surrogate": "surrogate",
         "ours, learned": "learned",
+        "ours, surrogate and bounds": "and bounds",
         "plain average": "plain average",
         "ppi++": "ppi++",
         "active inference": "active inf.",
@@ -290,7 +291,9 @@ def interval_pools():
     lines = {}
     for row in read("importance_peers")["rows"]:
         key = row["pool"], row["question"], row["budget"]
-        line = lines.setdefault(key, dict(row))
+        line = lines.setdefault(key, {**row, "runs_of_peers": ""})
+        if row["contestant"] == "ppi++":
+            line["runs_of_peers"] = row["n_runs"]
         cell = f"{number(row['relative_rmse'])} ({100 * row['coverage']:.0f} %)"
         line[row["contestant"]] = cell
     return table(
@@ -299,6 +302,7 @@ def interval_pools():
         ("question", "{question}"),
         ("budget", "{budget:,}"),
         ("runs", "{n_runs}"),
+        ("of peers", "{runs_of_peers}"),
         *of_keys(names),
     )
 

@@ -62,5 +62,5 @@ def fit_shapes(shapes, squares, rows):
     first = (rows * shapes.mean(axis=2)).sum(axis=1)
     scale = squares.sum(axis=1) / np.where(first > 0, first, 1.0)
     weights = np.repeat(scale[:, None] / shapes.shape[2], shapes.shape[2], axis=1)
-    least = LEAST_EXPECTED * scale
+    shapes, least = np.ascontiguousarray(shapes), LEAST_EXPECTED * scale
     return mix_shapes(shapes, squares, rows, weights, least, SHAPE_STEPS).ravel()
