@@ -7,6 +7,7 @@ all draws so far tell of the same thing and a sampler may learn from all of them
 While a model is trained its gradients move, and old draws tell of an old model.
 """
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -43,6 +44,8 @@ class RowSpace:
         Whether passes over all rows take them in random order.
     costs : ndarray of shape (n_samples,), default=None
         What it costs to fetch each row, where that is known.
+    n_threads : int, default=1
+        Threads that there are: with two or more, tables are made in one of their own.
 
     Attributes
     ----------
@@ -55,10 +58,13 @@ class RowSpace:
     kind = "rows"
     stationary = False
 
-    def __init__(self, mass, norms2, shuffle=True, costs=None):
+    n_threads = 1
+
+    def __init__(self, mass, norms2, shuffle=True, costs=None, n_threads=1):
         self._set_rows(mass, norms2.shape[0], shuffle)
         self.norms2 = norms2
         self.costs = costs
+        self.n_threads = n_threads
 
     def _set_rows(self, mass, n_samples, shuffle):
         self.n_samples = n_samples
@@ -107,18 +113,30 @@ class RowSpace:
         """
         time_aware = bool(time_aware) and self.costs is not None
         if time_aware not in self._safe:
-            density = self.bound()
-            if time_aware:
-                density /= np.sqrt(self.costs)
-            # In place: of ten million rows each such array is a tenth of the data.
-            if self.mass is None:
-                density /= density.mean()
-                table = kernels.AliasTable(density)
-            else:
-                density /= self.mass @ density
-                table = kernels.AliasTable(density * self.mass)
-            self._safe[time_aware] = density, table
-        return self._safe[time_aware]
+            self._safe[time_aware] = self._make_safe(time_aware)
+        found = self._safe[time_aware]
+        return found.result() if isinstance(found, Future) else found
+
+    def prepare_safe(self, time_aware=False):
+        """Begin with what `safe` returns, once for the samplers of all problems."""
+        if self.n_threads == 1:
+            self.safe(time_aware)
+            return
+        time_aware = bool(time_aware) and self.costs is not None
+        pool = ThreadPoolExecutor(1)
+        self._safe[time_aware] = pool.submit(self._make_safe, time_aware)
+        pool.shutdown(wait=False)
+
+    def _make_safe(self, time_aware):
+        density = self.bound()
+        if time_aware:
+            density /= np.sqrt(self.costs)
+        # In place: of ten million rows each such array is a tenth of the data.
+        if self.mass is None:
+            density /= density.mean()
+            return density, kernels.AliasTable(density)
+        density /= self.mass @ density
+        return density, kernels.AliasTable(density * self.mass)
 
 
 class PoolSpace(RowSpace):

@@ -380,10 +380,16 @@ def canonical(X):
     return X
 
 
-def check_rows(X):
+def squared_norms(X):
+    """Return the squared norms of rows."""
+    return Rows(X).squared_norms()
+
+
+def check_rows(X, squared_norms=squared_norms):
     """Return a canonical X and the squared norms of its rows.
 
-    The pass that computes the norms also finds values that are not finite.
+    The pass that computes the norms also finds values that are not finite; whoever has
+    threads for it gives another function.
 
     Raises
     ------
@@ -391,7 +397,7 @@ def check_rows(X):
         When X has NaN, infinite values or values whose squares overflow.
     """
     X = canonical(X)
-    norms2 = Rows(X).squared_norms()
+    norms2 = squared_norms(X)
     if not np.isfinite(norms2).all():
         assert_all_finite(X, input_name="X")
         raise ValueError(

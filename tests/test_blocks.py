@@ -8,7 +8,11 @@ from scipy import sparse
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
 from sklearn_awsgd._linear import blocks as _blocks
 from sklearn_awsgd._linear.blocks import Blocks, row_slices, rows_between
+from sklearn_awsgd._linear.data import norms_in_threads
 from sklearn_awsgd._linear.sums import LinearSums
+from sklearn_awsgd._spaces import ProblemView, RowSpace
+from sklearn_awsgd._validation import squared_norms
+from sklearn_awsgd.samplers import LevelSampler
 
 LAYOUTS = {
     "dense": np.asarray,
@@ -157,3 +161,29 @@ def test_a_failure_in_a_thread_is_told(small_blocks, rng):
 
     with pytest.raises(RuntimeError, match="Here"):
         list(blocks.map(fail))
+
+
+@each_layout
+def test_norms_found_in_threads_are_those_of_one_pass(layout, rng, small_blocks):
+    X = make_rows(rng, layout)
+    np.testing.assert_array_equal(norms_in_threads(3, X), squared_norms(X))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("time_aware", [False, True])
+def test_tables_made_in_a_thread_are_those_made_here(time_aware, weighted, rng):
+    mass = rng.random(50) / 25 if weighted else None
+    settings = mass, rng.random(50), True, rng.random(50) + 0.1
+    one, two = (RowSpace(*settings, n_threads) for n_threads in (1, 2))
+    for space in (one, two):
+        space.prepare_safe(time_aware)
+    np.testing.assert_array_equal(one.safe(time_aware)[0], two.safe(time_aware)[0])
+    assert two.safe(time_aware)[1] is two.safe(time_aware)[1]
+    view = ProblemView(np.zeros(50, dtype=np.int32), np.ones(50))
+    found = []
+    for space in (one, two):
+        sampler = LevelSampler(time_aware=time_aware, mixing=0.9)
+        sampler.prepare(space, 1, 1, None)
+        opened = sampler.open(space, view, 0, np.random.PCG64(0))
+        found.append(opened.draw_points(200)["i"])
+    np.testing.assert_array_equal(*found)

@@ -61,12 +61,13 @@ cdef class LevelDraws(RandomSampler):
         self.forgetting = forgetting
         self.time_aware = time_aware
         self.patience = DRAWS_AHEAD
-        if mixing > 0.0:
-            self.safe_density, self.safe = table.safe(time_aware)
         self.n_strata = n_groups * N_LEVELS
         if time_aware and table.costs is not None:
             norms2 = norms2 / table.costs
         self.place(table, groups, norms2)
+        # Another thread may be making it meanwhile.
+        if mixing > 0.0:
+            self.safe_density, self.safe = table.safe(time_aware)
         # Before a stratum is drawn from, its rows have the middle norm of their level.
         levels = np.arange(self.n_strata) % N_LEVELS
         self.squares = 2.0 * self.base * 4.0**levels

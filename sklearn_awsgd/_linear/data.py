@@ -1,9 +1,10 @@
 """Validated training data, their weights, and data that are held out."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
+from joblib import effective_n_jobs
 from sklearn.model_selection import train_test_split
 from sklearn.utils import (
     check_array,
@@ -21,6 +22,7 @@ from sklearn_awsgd._validation import (
     check_strata,
     is_source,
     mean_weight,
+    squared_norms,
     validate_data,
 )
 
@@ -176,8 +178,16 @@ def check_data(estimator, X, y, strata, *, reset, **options):
             ensure_all_finite=False,
             **options,
         )
-    X, norms2 = check_rows(X)
+    X, norms2 = check_rows(X, partial(norms_in_threads, estimator.n_jobs))
     return Data(X, y, norms2, strata)
+
+
+def norms_in_threads(n_jobs, X):
+    """Return the squared norms of rows, block by block where there are threads."""
+    if n_jobs in (None, 1):
+        return squared_norms(X)
+    blocks = Blocks(X, effective_n_jobs(n_jobs))
+    return np.concatenate(list(blocks.map(lambda rows, part: squared_norms(rows))))
 
 
 def check_source(estimator, X, y, strata, reset, options):
@@ -201,17 +211,24 @@ def is_plain(X, y):
     Of what `validate_data` looks at, values of X that are not finite are left.
     """
     return (
-        type(X) is np.ndarray
+        has_plain_rows(X)
         and type(y) is np.ndarray
-        and X.ndim == 2
         and y.ndim == 1
-        and 0 < len(X) == len(y)
-        and X.shape[1] > 0
+        and len(X) == len(y)
+        and y.dtype.kind in "biufU"
+        and (y.dtype.kind != "f" or np.isfinite(y).all())
+    )
+
+
+def has_plain_rows(X):
+    """Return whether X is an array as it is wanted, whatever its values."""
+    return (
+        type(X) is np.ndarray
+        and X.ndim == 2
+        and X.size > 0
         and X.dtype in (np.float64, np.float32)
         and X.flags.c_contiguous
         and X.flags.aligned
-        and y.dtype.kind in "biufU"
-        and (y.dtype.kind != "f" or np.isfinite(y).all())
     )
 
 

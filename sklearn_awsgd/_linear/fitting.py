@@ -78,14 +78,14 @@ def train_problems(
     """
     estimator._pass_length = None if streaming else data.X.shape[0]
     sampler = estimator.sampler_
-    space = RowSpace(data.mass, data.norms2, estimator.shuffle, data.costs)
+    n_jobs = effective_n_jobs(estimator.n_jobs)
+    space = RowSpace(data.mass, data.norms2, estimator.shuffle, data.costs, n_jobs)
     measured = data.is_source and data.costs is None
     measured = measured and getattr(sampler, "time_aware", False)
     if measured:
         data.set_places()
         space.costs = pilot_costs(data.X, np.random.default_rng(0))
     sampler.prepare(space, len(targets), targets[0].n_groups, data.strata)
-    n_jobs = effective_n_jobs(estimator.n_jobs)
     data.n_threads = max(n_jobs // len(targets), 1)
     tasks = make_tasks(estimator, data, targets, make_task)
     rules = make_rules(estimator, data, tasks, streaming)

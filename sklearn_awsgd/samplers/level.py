@@ -79,7 +79,7 @@ class LevelSampler(BaseSampler):
     def prepare(self, space, n_problems, n_groups, strata):
         """Allocate what is learned, for all problems."""
         if self.mixing > 0:
-            space.safe(self.time_aware)  # Built here once, not by each thread.
+            space.prepare_safe(self.time_aware)
         self._n_cost_classes = 1 + int(self._cost_classes(space).max())
         self._n_groups = n_groups * self._n_cost_classes
         n_strata = self._n_groups * _level_sampler.N_LEVELS_PER_GROUP

@@ -139,7 +139,7 @@ class StrataSampler(BaseSampler):
         New strata of a later call are added behind the known ones.
         """
         if self.mixing > 0:
-            space.safe(self.time_aware)  # Built here once, not by each thread.
+            space.prepare_safe(self.time_aware)
         n_strata = n_groups
         # In a pool the estimator has made the strata.
         if self.by == "given" and not space.stationary:
