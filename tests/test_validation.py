@@ -435,6 +435,31 @@ def test_arrays_that_need_no_conversion_are_checked_all_the_same(imbalanced):
         )
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_predictions_are_refused_for_numbers_that_are_not_finite(value, imbalanced):
+    X, y = imbalanced
+    clf = AWSGDClassifier(penalty="l1", alpha=0.2).fit(X, y)
+    assert not clf.coef_.all()
+    for column in range(X.shape[1]):
+        holes = X.copy()
+        holes[3, column] = value
+        with pytest.raises(ValueError, match="X contains"):
+            clf.predict(holes)
+    with pytest.raises(ValueError, match="expecting 5 features"):
+        clf.predict(X[:, :2].copy())
+    with pytest.raises(ValueError, match="0 sample"):
+        clf.predict(X[:0])
+
+
+def test_parameters_are_checked_when_they_change(imbalanced):
+    clf = classifier().fit(*imbalanced)
+    for name, value in (("alpha", -1.0), ("loss", "hinges"), ("tol", "little")):
+        before = getattr(clf, name)
+        with pytest.raises((TypeError, ValueError), match=name):
+            clf.set_params(**{name: value}).fit(*imbalanced)
+        clf.set_params(**{name: before}).fit(*imbalanced)
+
+
 def test_numbers_of_which_most_come_once_are_no_classes(rng):
     X, y = rng.standard_normal((60, 2)), np.arange(60) // 2
     with pytest.warns(UserWarning, match="greater than 50%"):

@@ -1,7 +1,6 @@
 """What the linear estimators share: parameters, fit, and what is fitted."""
 
 import copy
-import operator
 from abc import ABCMeta, abstractmethod
 from time import perf_counter
 
@@ -32,7 +31,6 @@ from sklearn_awsgd._validation import (
     Options,
     Real,
     check_costs,
-    check_option,
     check_parameters,
     check_weights,
     is_source,
@@ -300,13 +298,12 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
         return Penalty(alpha * l1_ratio, alpha - alpha * l1_ratio)
 
     def _check_params(self):
-        names = ("loss", *self._parameters)
-        values = [getattr(self, name) for name in names]
-        before = vars(self).get("_checked", ())
-        if len(before) == len(values) and all(map(operator.is_, values, before)):
-            return
-        check_option("loss", self.loss, tuple(self._losses))
-        check_parameters(self, self._parameters)
+        # Those that have been checked need no second look.
+        table = {"loss": Options(*self._losses), **self._parameters}
+        values = {name: getattr(self, name) for name in table}
+        known = vars(self).get("_checked_parameters", {})
+        new = [name for name in table if values[name] is not known.get(name, self)]
+        check_parameters(self, {name: table[name] for name in new})
         if self.penalty == "elasticnet" and self.l1_ratio is None:
             raise ValueError(
                 "l1_ratio must be set when penalty is 'elasticnet', got l1_ratio=None; "
@@ -317,7 +314,7 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
                 "learning_rate='optimal' divides by alpha, got alpha=0; give a "
                 "positive alpha or choose another learning_rate."
             )
-        self._checked = values
+        self._checked_parameters = values
 
     def _make_sampler(self, strata, *, streaming=False, time_aware=False):
         """Return a copy of the setting that the parameter `sampler` stands for."""
@@ -370,7 +367,9 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
         warm = self.warm_start and hasattr(self, "coef_")
         for name, given in (("coef", coef_init), ("intercept", intercept_init)):
             what = f"Provided {name}_init"
-            if given is None and warm:
+            if given is not None:
+                given = _steps.check_start(given, name)
+            elif warm:
                 what = f"warm_start=True: the last {name}_"
                 given = getattr(self, f"{name}_")
                 given = given.toarray() if sparse.issparse(given) else given
@@ -451,6 +450,12 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
                 lambda rows, part: self._linear_predictor(rows)
             )
             return np.concatenate(list(parts))
+        if _data.has_plain_rows(X) and _data.knows_features(self, X):
+            with np.errstate(over="ignore", invalid="ignore"):
+                scores = safe_sparse_dot(X, self.coef_.T) + self.intercept_
+            # Of numbers that are not finite, no score is: 0 times infinity is none.
+            if np.isfinite(scores).all():
+                return scores
         X = validate_data(
             self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32]
         )

@@ -225,10 +225,13 @@ class SoftmaxSums:
 
         def add(X, part):
             codes, n_rows = self.codes[part], part.stop - part.start
-            mass = 1 / self.n_samples if self.mass is None else self.mass[part]
-            mass = np.broadcast_to(mass, n_rows)
+            rows = np.argsort(codes, kind="stable")
+            mass = np.full(n_rows, 1 / self.n_samples)
+            if self.mass is not None:
+                mass = self.mass[part][rows]
+            ends = np.cumsum(np.bincount(codes, minlength=self.n_classes))
             members = sparse.csr_array(
-                (mass, (codes, np.arange(n_rows))), shape=(self.n_classes, n_rows)
+                (mass, rows, np.append(0, ends)), shape=(self.n_classes, n_rows)
             )
             sums = members @ X
             sums = sums.toarray() if sparse.issparse(sums) else sums

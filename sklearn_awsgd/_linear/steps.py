@@ -50,12 +50,14 @@ def complete_state(state, rate, average):
         state.setdefault(name, np.zeros(size))
 
 
+def check_start(given, name):
+    """Return an array of what a user gives to start from."""
+    return check_array(np.atleast_1d(given), ensure_2d=False, input_name=f"{name}_init")
+
+
 def set_values(states, name, given, what):
     """Set "coef" or "intercept" of all models; `what` was given, for messages."""
     shape = (len(states), states[0][name].shape[0])
-    given = check_array(
-        np.atleast_1d(given), ensure_2d=False, input_name=f"{name}_init"
-    )
     if given.size != np.prod(shape):
         raise ValueError(
             f"{what} does not match dataset: it has shape {given.shape}, "
