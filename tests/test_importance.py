@@ -375,6 +375,11 @@ def test_surrogate_models_of_all_losses(pool, loss):
         estimate(loss=lambda rows, y: y, surrogate=cheap).fit(X, y)
 
 
+def test_a_function_in_the_place_of_targets():
+    with pytest.raises(TypeError, match="loss=function"):
+        MinVarianceImportanceEstimator().fit(np.zeros((5, 2)), lambda X: X.sum(axis=1))
+
+
 def test_given_strata(pool):
     _, y, _, _, values = pool
     strata = np.where(values > np.quantile(values, 0.9), "high", "low")

@@ -155,6 +155,11 @@ def plan_run(
 def _plan_rows(estimator, sampler, X, given, generator, told, is_more):
     """Return rounds of the rows of X, and the total weight of these."""
     n, y = n_rows(X), given["y"]
+    if callable(y):
+        raise TypeError(
+            f"y must be the targets of the rows, got {y!r}; a function whose mean is "
+            "wanted is a parameter: MinVarianceImportanceEstimator(loss=function)."
+        )
     check_strata(given["strata"])
     check_consistent_length(X, y, given["strata"])
     weights = check_weights(given["sample_weight"], n)
