@@ -254,6 +254,37 @@ def test_a_class_that_comes_late_is_believed_as_much_as_it_should(rng):
     assert loss(stream.v) < 0.5 * (loss(best) + np.log(2))
 
 
+@pytest.mark.parametrize("size", [50, 500])
+def test_wide_streams_sorted_by_class_are_better_than_the_shares(size, rng):
+    n, d = 3000, 300
+    X = rng.standard_normal((n, d))
+    y = 2 * X[:, :4].sum(axis=1) + rng.logistic(size=n) > 0
+    rows, labels = X[:2000], y[:2000]
+    order = np.argsort(labels, kind="stable")
+    clf = AWSGDClassifier(random_state=0)
+    for start in range(0, 2000, size):
+        part = order[start : start + size]
+        clf.partial_fit(rows[part], labels[part], classes=[False, True])
+    p = clf.predict_proba(X[2000:])[np.arange(1000), y[2000:].astype(int)]
+    assert -np.log(p).mean() < 0.95 * np.log(2)
+
+
+def test_quadratics_of_rows_that_leave_are_above_their_losses(rng):
+    stream = WideStream(np.zeros((1, 3)))
+    stream.a, score = np.array([1.0, 2.0, 1.0, 3.0]), np.array([-6.0, -1.0, 0.0, 4.0])
+    # Of targets +1.
+    stream.beta = stream.a * expit(-score)
+    curvature = stream._curvature_above(np.arange(4))
+    for a, z, beta, h in zip(stream.a, score, stream.beta, curvature, strict=True):
+        gap = np.linspace(-20, 20, 401) - z
+        quadratic = a * np.logaddexp(0, -z) - beta * gap + h * gap * gap / 2
+        above = quadratic - a * np.logaddexp(0, -z - gap)
+        assert above.min() > -1e-8
+        # And touch them at -z, too.
+        touches = a * (np.logaddexp(0, -z) - np.logaddexp(0, z)) + 2 * beta * z
+        assert touches + 2 * h * z * z == pytest.approx(0, abs=1e-6)
+
+
 def test_rows_without_a_second_class_leave_a_bounded_intercept(rng):
     X, _ = make_data(rng, 4000)
     problem = StreamProblem.of(_losses.LogLoss(), alpha_l2=1e-4, memory_size=100)

@@ -14,7 +14,7 @@ all rows, and after the steps of a chunk it takes Newton steps of its own.
 """
 
 import numpy as np
-from scipy.special import expit, softmax
+from scipy.special import expit, logit, softmax
 
 from sklearn_awsgd._kernels import _stream, _stream_dual
 from sklearn_awsgd._linear.streams.rows import DenseRows, make_rows
@@ -112,7 +112,7 @@ class WideStream:
         """Rows that have come since rows have left."""
         return self.buffer.n_rows - self.n_memory
 
-    def learn(self, problem, X, sizes, y, a, count):
+    def learn(self, problem, X, sizes, y, a, count, balanced=True):
         """Learn a chunk; see :meth:`NarrowStream.learn`."""
         start, n_new = self.buffer.n_rows, len(y)
         self.buffer.append(X)
@@ -142,7 +142,8 @@ class WideStream:
         quota = min(max(FEWEST_PENDING, PENDING_SHARE * self.n), MOST_PENDING)
         if n_new > WAITING_CHUNK or self.n_pending >= quota:
             n_since = self.n_pending
-            self._let_leave(problem, self._settle_intercept(problem, rows), rows)
+            h = self._settle_intercept(problem, rows)
+            self._let_leave(problem, h, rows, balanced)
             if np.isfinite(self.window):
                 self.rescale(np.exp(-n_since / self.window))
             self.n_memory = self.buffer.n_rows
@@ -169,7 +170,7 @@ class WideStream:
             order = self.rng.permutation(self.buffer.n_rows)
             self._steps(problem, rows, order, inverse, threshold)
             h = self._settle_intercept(problem, rows)
-        self._let_leave(problem, h, rows)
+        self._let_leave(problem, h, rows, True)
         self.n_memory = self.buffer.n_rows
 
     def loss(self, problem, X, y, a):
@@ -217,16 +218,24 @@ class WideStream:
         self.w[-1] = value
         self.theta[-1] = value / self._damping
 
-    def _let_leave(self, problem, h, rows):
-        """Let the rows with the least curvature leave the memory."""
+    def _let_leave(self, problem, h, rows, balanced):
+        """Let the rows with the least curvature leave the memory.
+
+        While classes do not come as often as they should, rows of a class that the
+        model is sure of would leave next to no curvature, and nothing of them would
+        resist when the other class comes at last: they are given more.
+        """
         n_leaving = self.buffer.n_rows - self.capacity(problem)
         if n_leaving > 0:
             order = np.argpartition(self._priority(h), n_leaving - 1)
             leaving, stay = order[:n_leaving], order[n_leaving:]
-            coupling = DENSE_COUPLING if self.is_coupled else 1.0
-            self._leave(rows, leaving, coupling * h[leaving])
+            gain = h[leaving] * (DENSE_COUPLING if self.is_coupled else 1.0)
+            curvature = self._intercept_curvature(problem, leaving, h[leaving])
+            if not balanced and problem.is_log_loss and gain.ndim == 1:
+                above = self._curvature_above(leaving)
+                gain, curvature = np.maximum(gain, above), above.sum()
+            self._leave(rows, leaving, gain)
             if self.fit_intercept:
-                curvature = self._intercept_curvature(problem, leaving, h[leaving])
                 self.past_curvature = self.past_curvature + curvature
                 self.past_slope = self.past_slope + (
                     curvature * self.w[-1] + self.beta[leaving].sum(axis=0)
@@ -323,6 +332,17 @@ class WideStream:
             rows, leaving, h, self.w[:, None], self.diagonal, self.theta[:, None]
         )
 
+    def _curvature_above(self, leaving):
+        """Return the least curvatures of quadratics that are nowhere below the loss.
+
+        Those with value and slope of the log loss at the score z of a row: that is
+        tanh(z / 2) / (2 z), the bound of Jaakkola and Jordan.
+        """
+        a = np.maximum(self.a[leaving], 1e-300)
+        z = logit(np.clip(np.abs(self.beta[leaving]) / a, 1e-7, 1 - 1e-7))
+        z = np.maximum(np.abs(z), 1e-6)
+        return a * np.tanh(0.5 * z) / (2 * z)
+
     def _intercept_curvature(self, problem, leaving, h):
         """Return what leaving rows add to the curvature of the intercept.
 
@@ -334,7 +354,7 @@ class WideStream:
         a = np.maximum(self.a[leaving], 1e-300)
         p = np.clip(np.abs(self.beta[leaving]) / a, 1e-7, 1 - 1e-7)
         kappa = 1 / np.sqrt(1 + np.pi / 8 * self._damping)
-        p = expit(kappa * np.log(p / (1 - p)))
+        p = expit(kappa * logit(p))
         return (a * kappa * p * (1 - p)).sum()
 
 

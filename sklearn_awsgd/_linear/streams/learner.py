@@ -63,7 +63,7 @@ class WideBank:
         if len(self.bank.windows) > 1 and balanced:
             losses = [learner.loss(problem, X, y, a) for learner in self.learners]
         for learner in self.learners:
-            learner.learn(problem, X, sizes, y, a, count)
+            learner.learn(problem, X, sizes, y, a, count, balanced)
         if losses:
             winner = self.bank.observe(losses, a.sum(), problem.is_log_loss)
             for k in range(winner):
