@@ -11,6 +11,7 @@ from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
 from sklearn_awsgd._kernels import _losses
 from sklearn_awsgd._linear.streams import contest as contest_module
 from sklearn_awsgd._linear.streams.contest import Contest
+from sklearn_awsgd._linear.streams.learner import contradicts
 from sklearn_awsgd._linear.streams.problem import StreamProblem
 
 PROBLEM = StreamProblem.of(_losses.LogLoss(), alpha_l2=0.01)
@@ -227,3 +228,41 @@ def test_merging_ends_the_contest(rng):
     assert contest.n == 30
     one.partial_fit(X, y)
     assert np.isfinite(one.coef_).all()
+
+
+@pytest.mark.parametrize("n_columns", [5, 250])
+def test_a_stream_that_turns_begins_anew(n_columns, rng):
+    n = 6000
+    X = rng.standard_normal((n, n_columns))
+    sign = np.where(np.arange(n) < 4000, 2, -2)
+    y = (sign * X[:, :4].sum(axis=1) + rng.logistic(size=n) > 0).astype(int)
+    turned, fresh = AWSGDClassifier(random_state=0), AWSGDClassifier(random_state=0)
+    kept = AWSGDClassifier(forgetting=0.0, random_state=0)
+    losses = {turned: [], fresh: [], kept: []}
+    for start in range(0, n, 500):
+        part = slice(start, start + 500)
+        for clf, found in losses.items():
+            if start >= 4500:
+                p = clf.predict_proba(X[part])[np.arange(500), y[part]]
+                found.append(-np.log(p).mean())
+            if start >= 4000 or clf is not fresh:
+                clf.partial_fit(X[part], y[part], classes=[0, 1])
+    assert np.mean(losses[turned]) < 1.02 * np.mean(losses[fresh])
+    # It is a default that forgets, and what was lost is on record.
+    assert np.mean(losses[kept]) > 1.5 * np.mean(losses[fresh])
+    history = turned.history_
+    assert history["objective"][history["draws"] == 4500] > 1
+
+
+def test_scores_contradict_only_what_they_oppose(rng):
+    scores, noise = rng.standard_normal((2, 400))
+    assert contradicts(scores, np.where(noise > scores, 1.0, -1.0))
+    assert contradicts(scores, noise - scores)
+    assert not contradicts(scores, np.where(noise > -scores, 1.0, -1.0))
+    assert not contradicts(scores[:40], -scores[:40])
+    assert not contradicts(scores, np.ones(400))
+    assert not any(contradicts(scores, rng.standard_normal(400)) for _ in range(1000))
+    # One row far away is no evidence.
+    scores[0], targets = 1e6, np.where(noise > 0, 1.0, -1.0)
+    targets[0] = -1.0
+    assert not contradicts(scores, targets)

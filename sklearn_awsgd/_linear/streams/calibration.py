@@ -44,6 +44,10 @@ class Calibration:
         self.behind = np.full(n_problems, HANDICAP)
         self.pending, self.n_pending = [], 0
 
+    def forget(self, k):
+        """Begin anew with one problem."""
+        self.point[k], self.known[k], self.behind[k] = (1.0, 0.0), 0.0, HANDICAP
+
     @property
     def parameters(self):
         """Slope and intercept of each problem, ndarray of shape (n_problems, 2)."""
@@ -66,7 +70,7 @@ class Calibration:
             What the rows weigh.
         missing : list of bool
             Whether a class of each problem is missing: then the rows do not tell how
-            often it comes, and are left out.
+            often it comes, and are left out. As are those of a model that begins anew.
         """
         if all(missing):
             return

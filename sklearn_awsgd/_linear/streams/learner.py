@@ -19,6 +19,9 @@ NARROW_DENSE, NARROW_SPARSE = 200, 400
 # each feature, between two limits. And how much quicker the other one is.
 SHORTEST_WINDOW, LONGEST_WINDOW, WINDOW_PER_FEATURE = 2500.0, 5000.0, 10.0
 QUICKER = 5.0
+# A stream begins anew when targets fall with the scores that rows had before they were
+# learned, by so many standard deviations, in a chunk of at least so many rows.
+CONTRADICTION, FEWEST_TO_CONTRADICT = 5.0, 50
 
 
 def is_narrow(X):
@@ -38,6 +41,14 @@ def choose_windows(forgetting, n_features, narrow):
         others = window / QUICKER, window
         return np.inf, *(others if narrow else others[::-1])
     return (1 / forgetting if forgetting > 0 else np.inf,)
+
+
+def contradicts(scores, targets):
+    """Return whether targets fall with the scores, beyond any chance."""
+    if len(targets) < FEWEST_TO_CONTRADICT:
+        return False
+    product = (scores - scores.mean()) * (targets - targets.mean())
+    return product.sum() < -CONTRADICTION * np.sqrt(product @ product)
 
 
 class WideBank:
@@ -138,21 +149,11 @@ class StreamLearner:
         forgetting="auto",
         seed=0,
     ):
-        n_features = X.shape[1]
         self.is_softmax = n_classes > 0
         self.is_narrow = is_narrow(X) and not self.is_softmax
-        windows = choose_windows(forgetting, n_features, self.is_narrow)
-        self.streams = []
-        for k in range(n_problems):
-            if self.is_narrow:
-                stream = NarrowStream(X, fit_intercept, windows)
-            elif self.is_softmax:
-                first = SoftmaxStream(X, n_classes, fit_intercept, windows[0], seed)
-                stream = WideBank(first, windows)
-            else:
-                first = WideStream(X, fit_intercept, windows[0], seed + k)
-                stream = WideBank(first, windows)
-            self.streams.append(Contest(stream, len(windows) > 1))
+        self.windows = choose_windows(forgetting, X.shape[1], self.is_narrow)
+        self._given = n_classes, bool(fit_intercept), seed
+        self.streams = [self._new_stream(X, k) for k in range(n_problems)]
         self.calibration = Temperature() if n_classes else Calibration(n_problems)
         self.presences = []
         if n_classes or has_signs:
@@ -162,6 +163,19 @@ class StreamLearner:
         self.unit = 1.0
         # Number, mean and sum of squares about it of real targets.
         self.targets = 0, 0.0, 0.0
+
+    def _new_stream(self, X, k):
+        """Return a stream that nothing has been learned from, for one problem."""
+        windows, (n_classes, fit_intercept, seed) = self.windows, self._given
+        if self.is_narrow:
+            stream = NarrowStream(X, fit_intercept, windows)
+        elif self.is_softmax:
+            first = SoftmaxStream(X, n_classes, fit_intercept, windows[0], seed)
+            stream = WideBank(first, windows)
+        else:
+            first = WideStream(X, fit_intercept, windows[0], seed + k)
+            stream = WideBank(first, windows)
+        return Contest(stream, len(windows) > 1)
 
     def seed(self, problem, seeds):
         """Begin where a fit has ended.
@@ -223,19 +237,20 @@ class StreamLearner:
         """
         v = self.coefficients()
         scores = X @ v[:, :-1].T + v[:, -1]
-        balanced = [True] * len(targets)
-        if self.presences:
-            missing = []
-            for k, (presence, target) in enumerate(
-                zip(self.presences, targets, strict=True)
-            ):
-                codes = target if self.is_softmax else target > 0
-                is_missing, begun = presence.observe(codes)
-                missing.append(is_missing)
-                balanced[k] = begun and not is_missing
-            if self.n_rows and problem.is_log_loss:
-                target = targets[0] if self.is_softmax else np.stack(targets, axis=1)
-                self.calibration.observe(scores, target, a, missing)
+        balanced, missing = [True] * len(targets), [False] * len(targets)
+        for k, presence in enumerate(self.presences):
+            codes = targets[k] if self.is_softmax else targets[k] > 0
+            missing[k], begun = presence.observe(codes)
+            balanced[k] = begun and not missing[k]
+        if len(self.windows) > 1 and not self.is_softmax:
+            for k, target in enumerate(targets):
+                if balanced[k] and contradicts(scores[:, k], target):
+                    self.streams[k] = self._new_stream(X, k)
+                    self.calibration.forget(k)
+                    missing[k] = True
+        if self.presences and self.n_rows and problem.is_log_loss:
+            target = targets[0] if self.is_softmax else np.stack(targets, axis=1)
+            self.calibration.observe(scores, target, a, missing)
         for k, stream in enumerate(self.streams):
             stream.learn(problem, X, sizes, targets[k], a, count, balanced[k])
         self.n_rows += len(a)
