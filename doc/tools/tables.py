@@ -170,6 +170,19 @@ def draws():
 
 
 @page
+def draw_costs():
+    """Return nanoseconds of a draw and its step, beside those of SGDClassifier."""
+    return table(
+        read("step_cost")["against_sgd"],
+        ("rows", "{rows}"),
+        ("SGDClassifier", "{SGDClassifier ns:~3}"),
+        ("shuffled", "{uniform ns:~3}"),
+        ("by label", "{label ns:~3}"),
+        ("by label / SGDClassifier", "{label / SGD:~}"),
+    )
+
+
+@page
 def factorization():
     """Return held-out errors and seconds of factorizations."""
     results = read("factorization")
