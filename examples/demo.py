@@ -141,7 +141,7 @@ def draw(results, colors):
     axes.set(xlabel="CPU seconds of a fit, one thread")
     axes.set_ylabel("objective above the optimum, relative")
     axes.set_title(f"{N_ROWS:,} rows, 0.5 % positive: logistic regression")
-    ticks = [0.05, 0.1, 0.2, 0.5, 1, 2, 5]
+    ticks = [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5]
     axes.set_xticks(ticks, map(str, ticks))
     powers = range(-7, 2)
     axes.set_yticks(

@@ -120,7 +120,7 @@ def draw(results, lowest, label_model, share):
     """Draw objective against draws, and what the label sampler drew."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.4), width_ratios=[3, 2])
     styles = {
-        "SGDClassifier, default": ("#999999", "--", "v"),
+        "SGDClassifier, default": ("#bbbbbb", "-", "v"),
         "SGDClassifier, tuned": ("#333333", "--", "s"),
         "AWSGDClassifier, uniform, tuned": ("#56b4e9", "-", "^"),
         "AWSGDClassifier, label, tuned": ("#0072b2", "-", "D"),
@@ -131,7 +131,11 @@ def draw(results, lowest, label_model, share):
         excess = np.maximum(objectives / lowest - 1, SOLVED)
         draws = np.median(visited, axis=0)
         low, middle, high = np.quantile(excess, (0, 0.5, 1), axis=0)
-        left.plot(draws, middle, line, color=color, marker=marker, ms=4, label=name)
+        # Wide: tuning may end with the defaults, and lie on them.
+        width = 4 if name == "SGDClassifier, default" else 1.5
+        left.plot(
+            draws, middle, line, color=color, lw=width, marker=marker, ms=4, label=name
+        )
         left.fill_between(draws, low, high, color=color, alpha=0.1, lw=0)
     left.axhline(SOLVED, color="black", lw=0.6)
     left.text(left.get_xlim()[1], SOLVED, "solved ", ha="right", va="bottom")
