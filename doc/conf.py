@@ -38,8 +38,9 @@ autosummary_generate_overwrite = True
 autodoc_default_options = {"members": True, "inherited-members": True}
 
 numpydoc_show_class_members = False
-# Not asked for: an extended summary, "See Also" and an example in every method, and
-# the place of the type in "Returns".
+# Not asked for: an extended summary, "See Also" and an example in every method, the
+# place of the type in "Returns", and parameters and results of a method that one line
+# says all of, as where it overrides another.
 numpydoc_validation_checks = {"all", "ES01", "EX01", "SA01", "RT02", "PR01", "RT01"}
 numpydoc_validation_exclude = {r"\.set_\w+_request$", r"\.get_metadata_routing$"}
 
