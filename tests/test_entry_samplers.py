@@ -1,5 +1,7 @@
 """The samplers of matrix entries: densities, updates and shuffled passes."""
 
+import copy
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -359,3 +361,19 @@ def test_huge_steps_of_tau_stay_finite():
             feed(sampler, 1e20 * gradient_sizes(), 30)
         assert np.isfinite(state["table"][:, 3]).all()
         assert np.isfinite(sampler.densities()).all()
+
+
+@pytest.mark.parametrize("kind", ["dense", "zeros", "missing"])
+@pytest.mark.parametrize("mixing", [0.0, 0.3])
+def test_draws_after_a_move_are_those_of_a_sampler_that_begins_there(kind, mixing):
+    # Numbers are made for some draws at once, of which a move finds some unused.
+    entries, _ = make_entries(kind)
+    sampler, state = make_sampler(entries, mixing=mixing)
+    points = feed(sampler, gradient_sizes(), 5)
+    sampler.settle()
+    generator = np.random.PCG64(0).advance(2 * len(points))
+    setting = RowColumnSampler(forgetting=0.05, mixing=mixing)
+    other = type(sampler)(generator, entries, copy.deepcopy(state), setting)
+    found, expected = sampler.draw_points(20), other.draw_points(20)
+    for name in ("i", "j", "q"):
+        np.testing.assert_array_equal(found[name], expected[name])

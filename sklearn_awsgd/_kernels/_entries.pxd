@@ -2,6 +2,7 @@ cimport cython
 from numpy.random cimport bitgen_t
 
 from sklearn_awsgd._kernels._loop cimport Point
+from sklearn_awsgd._kernels._rows cimport PREFETCH
 from sklearn_awsgd._kernels._samplers cimport RandomSampler
 
 
@@ -53,10 +54,28 @@ cdef class GuideTable:
     cdef void build(
         self, const double* probabilities, Py_ssize_t stride
     ) noexcept nogil
-    cdef Py_ssize_t find(self, double u) noexcept nogil
-    # Two steps of asking for the memory that `find` will read.
-    cdef void ask(self, double u) noexcept nogil
-    cdef Py_ssize_t guess(self, double u) noexcept nogil
+    # Of the two arrays, for what is written into the samplers' own code below.
+    cdef const double* ends
+    cdef const int* cells
+
+
+cdef inline Py_ssize_t find(GuideTable table, double u) noexcept nogil:
+    """Return the item that u, uniform over [0, 1), stands for."""
+    cdef Py_ssize_t k = table.cells[below(u, table.n_cells)]
+    while table.ends[k] <= u:
+        k += 1
+    return k
+
+
+# Two steps of asking for the memory that `find` will read.
+cdef inline void ask(GuideTable table, double u) noexcept nogil:
+    PREFETCH(&table.cells[below(u, table.n_cells)])
+
+
+cdef inline Py_ssize_t guess(GuideTable table, double u) noexcept nogil:
+    cdef Py_ssize_t k = table.cells[below(u, table.n_cells)]
+    PREFETCH(&table.ends[k])
+    return k
 
 
 cdef enum:

@@ -123,6 +123,7 @@ cdef class GuideTable:
         self.n_cells = CELLS_OF_ITEM * size
         self.cumulative = np.zeros(size)
         self.guide = np.zeros(self.n_cells, dtype=np.int32)
+        self.ends, self.cells = &self.cumulative[0], &self.guide[0]
 
     cdef void build(
         self, const double* probabilities, Py_ssize_t stride
@@ -143,21 +144,6 @@ cdef class GuideTable:
             while self.cumulative[k] * self.n_cells <= cell:
                 k += 1
             self.guide[cell] = <int> k
-
-    cdef Py_ssize_t find(self, double u) noexcept nogil:
-        """Return the item that u, uniform over [0, 1), stands for."""
-        cdef Py_ssize_t k = self.guide[below(u, self.n_cells)]
-        while self.cumulative[k] <= u:
-            k += 1
-        return k
-
-    cdef void ask(self, double u) noexcept nogil:
-        PREFETCH(&self.guide[below(u, self.n_cells)])
-
-    cdef Py_ssize_t guess(self, double u) noexcept nogil:
-        cdef Py_ssize_t k = self.guide[below(u, self.n_cells)]
-        PREFETCH(&self.cumulative[k])
-        return k
 
 
 cdef void set_up(Shuffle* order, int n_bits) noexcept nogil:

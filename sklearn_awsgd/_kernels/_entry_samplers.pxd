@@ -2,7 +2,7 @@ cimport cython
 
 from sklearn_awsgd._kernels._entries cimport POINTS_AHEAD, Entries
 from sklearn_awsgd._kernels._loop cimport Point
-from sklearn_awsgd._kernels._samplers cimport RandomSampler
+from sklearn_awsgd._kernels._samplers cimport RandomSampler, update_mean
 
 
 # Part of the mixture that a point was drawn from.
@@ -40,6 +40,8 @@ cdef class LearnedEntryDraws(RandomSampler):
     cdef int n_distributions
     # State that outlives the sampler: arrays of the caller, changed in place.
     cdef double[:, ::1] table
+    cdef double* lines
+    cdef double* cost_lines
     cdef double[::1] scale
     # What draws through a row or column cost on average, and how well that is known.
     cdef double[:, ::1] costs
@@ -49,11 +51,6 @@ cdef class LearnedEntryDraws(RandomSampler):
     cdef double[::1] gradient, hits
     cdef double gradient_total, n_learned, batch_norm2, batch_cost
     cdef Py_ssize_t batch_size, period
-
-    @cython.final
-    cdef void learn(
-        self, Py_ssize_t k, double share, double square, double cost
-    ) noexcept nogil
 
     # What a draw weighs in the next step of tau.
     @cython.final
@@ -65,3 +62,14 @@ cdef class LearnedEntryDraws(RandomSampler):
     cdef void derive(self) noexcept nogil
     # Derives all that `draw` needs from the state.
     cdef void refresh(self) noexcept nogil
+
+
+cdef inline void learn(
+    LearnedEntryDraws sampler, Py_ssize_t k, double share, double square, double cost
+) noexcept nogil:
+    """Take in a square for row or column k, drawn through it with odds `share`."""
+    cdef double* line = sampler.lines + k * N_FIELDS
+    update_mean(&line[SQUARE], &line[COUNT], sampler.forgetting, share, square)
+    if sampler.time_aware:
+        line = sampler.cost_lines + 2 * k
+        update_mean(&line[0], &line[1], sampler.forgetting, share, cost)

@@ -63,6 +63,7 @@ cdef class LearnedEntryDraws(RandomSampler):
         self.table = state["table"]
         self.scale = state["scale"]
         self.costs = state["costs"]
+        self.lines, self.cost_lines = &self.table[0, 0], &self.costs[0, 0]
         self.time_aware = setting.time_aware
         if self.update == SGD:
             self.gradient = np.zeros(size)
@@ -93,20 +94,6 @@ cdef class LearnedEntryDraws(RandomSampler):
 
     cdef void look_ahead(self) noexcept nogil:
         pass
-
-    @cython.final
-    cdef void learn(
-        self, Py_ssize_t k, double share, double square, double cost
-    ) noexcept nogil:
-        """Take in a square for row or column k, drawn through it with odds `share`."""
-        update_mean(
-            &self.table[k, SQUARE], &self.table[k, COUNT], self.forgetting, share,
-            square,
-        )
-        if self.time_aware:
-            update_mean(
-                &self.costs[k, 0], &self.costs[k, 1], self.forgetting, share, cost
-            )
 
     @cython.final
     cdef double take(self, const Point* x) noexcept nogil:

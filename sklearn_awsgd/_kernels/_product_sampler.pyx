@@ -6,7 +6,9 @@ import numpy as np
 cimport cython
 from libc.math cimport fmax, fmin, sqrt
 
-from sklearn_awsgd._kernels._entries cimport POINTS_AHEAD, GuideTable, below, within
+from sklearn_awsgd._kernels._entries cimport (
+    POINTS_AHEAD, GuideTable, ask, below, find, guess, within
+)
 from sklearn_awsgd._kernels._entry_samplers cimport (
     LEARNED,
     N_FIELDS,
@@ -14,6 +16,7 @@ from sklearn_awsgd._kernels._entry_samplers cimport (
     SAFE,
     STORED,
     LearnedEntryDraws,
+    learn,
 )
 from sklearn_awsgd._kernels._loop cimport Point
 from sklearn_awsgd._kernels._rows cimport PREFETCH
@@ -92,24 +95,24 @@ cdef class ProductDraws(LearnedEntryDraws):
                 u = within(
                     self.numbers[r], self.product_start, self.product_stretch
                 )
-                self.row_table.ask(u)
-                self.column_table.ask(self.numbers[r + 1])
+                ask(self.row_table, u)
+                ask(self.column_table, self.numbers[r + 1])
         for r in range(0, 2 * POINTS_AHEAD, 2):
             if self.numbers[r] >= self.product_start:
                 u = within(
                     self.numbers[r], self.product_start, self.product_stretch
                 )
-                PREFETCH(&self.table[self.row_table.guess(u), 0])
-                self.column_table.guess(self.numbers[r + 1])
+                PREFETCH(&self.table[guess(self.row_table, u), 0])
+                guess(self.column_table, self.numbers[r + 1])
 
     cdef void draw(self, Point* x) noexcept nogil:
         cdef const double* u = self.next_numbers()
         if u[0] >= self.product_start:
             x.origin = LEARNED
-            x.i = self.row_table.find(
-                within(u[0], self.product_start, self.product_stretch)
+            x.i = find(
+                self.row_table, within(u[0], self.product_start, self.product_stretch)
             )
-            x.j = self.column_table.find(u[1])
+            x.j = find(self.column_table, u[1])
             self.entries.locate(x)
         elif u[0] < self.mixing:
             x.origin = SAFE
@@ -117,8 +120,10 @@ cdef class ProductDraws(LearnedEntryDraws):
                 x.i = below(within(u[0], 0.0, 1.0 / self.mixing), self.entries.n_rows)
                 x.j = below(u[1], self.entries.n_columns)
             else:
-                x.i = self.safe_row_table.find(within(u[0], 0.0, 1.0 / self.mixing))
-                x.j = self.safe_column_table.find(u[1])
+                x.i = find(
+                    self.safe_row_table, within(u[0], 0.0, 1.0 / self.mixing)
+                )
+                x.j = find(self.safe_column_table, u[1])
             self.entries.locate(x)
         else:
             x.origin = STORED
@@ -146,8 +151,8 @@ cdef class ProductDraws(LearnedEntryDraws):
         q_column = self.table[column, PROBABILITY] * self.entries.n_columns
         # (g / q_column)^2 and (g / q_row)^2, with one division.
         square = x.norm2 * (x.q / (q_row * q_column)) ** 2
-        self.learn(x.i, share, square * q_row * q_row, x.cost)
-        self.learn(column, share, square * q_column * q_column, x.cost)
+        learn(self, x.i, share, square * q_row * q_row, x.cost)
+        learn(self, column, share, square * q_column * q_column, x.cost)
         if self.stored > 0.0:
             self.learn_part(0, share, x, 1.0 - self.stored)
             if x.entry >= 0:

@@ -1,6 +1,6 @@
 cimport cython
 
-from sklearn_awsgd._kernels._entries cimport GuideTable
+from sklearn_awsgd._kernels._entries cimport POINTS_AHEAD, GuideTable
 from sklearn_awsgd._kernels._entry_samplers cimport LearnedEntryDraws
 from sklearn_awsgd._kernels._samplers cimport AliasTable
 
@@ -12,8 +12,10 @@ cdef class TwoWayDraws(LearnedEntryDraws):
     cdef double[::1] density
     # Reciprocal of the share of the learned part.
     cdef double stretch
+    # Row or column of each of the next draws, and where its entry is among theirs.
+    cdef Py_ssize_t ways[POINTS_AHEAD]
+    cdef Py_ssize_t places[POINTS_AHEAD]
     # The safe part, where it knows costs: else it is uniform over the entries.
     cdef AliasTable safe
     cdef double[::1] safe_density
     cdef double safe_share(self, Py_ssize_t e) noexcept nogil
-    cdef Py_ssize_t place(self, Py_ssize_t k, double u) noexcept nogil

@@ -5,7 +5,9 @@ import numpy as np
 
 cimport cython
 
-from sklearn_awsgd._kernels._entries cimport POINTS_AHEAD, GuideTable, below, within
+from sklearn_awsgd._kernels._entries cimport (
+    POINTS_AHEAD, GuideTable, ask, below, find, guess, within
+)
 from sklearn_awsgd._kernels._entry_samplers cimport (
     COLUMN,
     LEARNED,
@@ -13,6 +15,7 @@ from sklearn_awsgd._kernels._entry_samplers cimport (
     PROBABILITY,
     SAFE,
     LearnedEntryDraws,
+    learn,
 )
 from sklearn_awsgd._kernels._loop cimport Point
 from sklearn_awsgd._kernels._rows cimport PREFETCH
@@ -53,35 +56,41 @@ cdef class TwoWayDraws(LearnedEntryDraws):
             return self.mixing
         return self.mixing * self.safe_density[e]
 
-    cdef Py_ssize_t place(self, Py_ssize_t k, double u) noexcept nogil:
-        """Where the entry that u stands for is among those of row or column k."""
-        cdef Py_ssize_t n = self.entries.n_rows, start, stop
-        if k < n:
-            start, stop = self.entries.row_start[k], self.entries.row_start[k + 1]
-        else:
-            start = self.entries.column_start[k - n]
-            stop = self.entries.column_start[k - n + 1]
-        return start + below(u, stop - start)
-
     cdef void look_ahead(self) noexcept nogil:
+        # In variables of its own: what is behind `self` might have changed by a store.
+        cdef const Py_ssize_t* row_start = &self.entries.row_start[0]
+        cdef const Py_ssize_t* column_start = &self.entries.column_start[0]
+        cdef const int* columns = &self.entries.columns[0]
+        cdef const int* column_rows = &self.entries.column_rows[0]
+        cdef const Py_ssize_t* by_column = &self.entries.by_column[0]
+        cdef Py_ssize_t n = self.entries.n_rows, n_entries = self.entries.n_entries
         cdef Py_ssize_t k, e
+        cdef double mixing = self.mixing, stretch = self.stretch
         cdef int r
         for r in range(0, 2 * POINTS_AHEAD, 2):
-            if self.numbers[r] >= self.mixing:
-                self.guide.ask(within(self.numbers[r], self.mixing, self.stretch))
+            if self.numbers[r] >= mixing:
+                ask(self.guide, within(self.numbers[r], mixing, stretch))
         for r in range(0, 2 * POINTS_AHEAD, 2):
-            if self.numbers[r] < self.mixing:
-                e = below(self.numbers[r + 1], self.entries.n_entries)
+            if self.numbers[r] >= mixing:
+                guess(self.guide, within(self.numbers[r], mixing, stretch))
+        for r in range(0, 2 * POINTS_AHEAD, 2):
+            if self.numbers[r] < mixing:
+                e = below(self.numbers[r + 1], n_entries)
                 PREFETCH(&self.entries.rows[e])
-                PREFETCH(&self.entries.columns[e])
+                PREFETCH(&columns[e])
                 continue
-            k = self.guide.guess(within(self.numbers[r], self.mixing, self.stretch))
-            e = self.place(k, self.numbers[r + 1])
-            if k < self.entries.n_rows:
-                PREFETCH(&self.entries.columns[e])
+            k = find(self.guide, within(self.numbers[r], mixing, stretch))
+            # Where the entry is among those of row or column k.
+            if k < n:
+                e = row_start[k]
+                e += below(self.numbers[r + 1], row_start[k + 1] - e)
+                PREFETCH(&columns[e])
             else:
-                PREFETCH(&self.entries.by_column[e])
-                PREFETCH(&self.entries.column_rows[e])
+                e = column_start[k - n]
+                e += below(self.numbers[r + 1], column_start[k - n + 1] - e)
+                PREFETCH(&by_column[e])
+                PREFETCH(&column_rows[e])
+            self.ways[r // 2], self.places[r // 2] = k, e
 
     cdef void draw(self, Point* x) noexcept nogil:
         cdef const double* u = self.next_numbers()
@@ -95,8 +104,8 @@ cdef class TwoWayDraws(LearnedEntryDraws):
                     e = self.safe.other[e]
             self.entries.stored_at(e, x)
         else:
-            k = self.guide.find(within(u[0], self.mixing, self.stretch))
-            e = self.place(k, u[1])
+            k = self.ways[self.n_used // 2 - 1]
+            e = self.places[self.n_used // 2 - 1]
             if k < n:
                 x.origin = LEARNED
                 x.i = k
@@ -129,7 +138,7 @@ cdef class TwoWayDraws(LearnedEntryDraws):
             size = 2.0 * self.stretch * self.density[k]
             # The odds of a draw through k, given the entry: weighted by them, the
             # draws are uniform over the entries of k.
-            self.learn(k, self.density[k] * weight, x.norm2 * size * size, x.cost)
+            learn(self, k, self.density[k] * weight, x.norm2 * size * size, x.cost)
             k = self.entries.n_rows + x.j
 
     cdef void refresh(self) noexcept nogil:
@@ -144,6 +153,9 @@ cdef class TwoWayDraws(LearnedEntryDraws):
                     (1.0 - self.mixing) * self.table[k, PROBABILITY]
                     / (2.0 * self.base[k])
                 )
+        if self.n_used < 2 * POINTS_AHEAD:
+            # The numbers that are left stand for other entries now.
+            self.look_ahead()
 
     def densities(self):
         """Return q of every cell; of missing ones, zero."""

@@ -179,6 +179,24 @@ MUTANTS = [
         "test_entry_samplers.py test_factorization_kernels.py",
     ),
     Mutant(
+        "two-way: a move leaves draws that were looked up before",
+        "        if self.n_used < 2 * POINTS_AHEAD:\n",
+        "        if False:\n",
+        "test_entry_samplers.py",
+    ),
+    Mutant(
+        "newton: the diagonal of a factor is not enlarged",
+        "                diagonal[i] += more\n",
+        "                diagonal[i] += 0.0\n",
+        "test_newton.py",
+    ),
+    Mutant(
+        "newton: a dual point is not made feasible",
+        "        scale[above > below] = min(below, above) / max(below, above, 1e-300)\n",
+        "        pass\n",
+        "test_newton.py test_objectives.py",
+    ),
+    Mutant(
         "factorization: the ridge of a proximal step is doubled",
         "shrink = 1.0 / (1.0 + h * self.alpha) if self.proximal",
         "shrink = 1.0 / (1.0 + 2.0 * h * self.alpha) if self.proximal",
