@@ -887,6 +887,7 @@ def test_failure_at_the_first_call_leaves_all_as_it_was(pool):
     ("parameters", "error", "message"),
     [
         ({"loss": "hinge"}, ValueError, "loss='hinge' is not known"),
+        ({"loss": "roc_auc"}, ValueError, "estimate.'roc_auc'. after fit"),
         ({"loss": 3}, TypeError, "neither a name"),
         ({"estimator": None, "loss": "zero_one"}, ValueError, "needs a fitted"),
         ({"loss": None}, ValueError, "loss=None"),

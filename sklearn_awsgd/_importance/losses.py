@@ -82,6 +82,11 @@ class Integrand:
         # The first row evaluated and its value; whether to evaluate it again.
         self._first, self._to_repeat = None, False
         if isinstance(loss, str):
+            if loss == "roc_auc":
+                raise ValueError(
+                    "loss='roc_auc' is no mean over rows; use "
+                    "loss='balanced_accuracy', and estimate('roc_auc') after fit."
+                )
             check_option("loss", loss, tuple(METRICS))
             if estimator is None and not told:
                 raise ValueError(
