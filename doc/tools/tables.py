@@ -157,6 +157,21 @@ def small():
 
 
 @page
+def scale():
+    """Return memory and time of fits of many rows."""
+    return table(
+        read("scale")["rows"],
+        ("data", "{problem}"),
+        ("rows", "{rows:,}"),
+        ("data, MB", "{data MB:.0f}"),
+        ("data and what fit adds / data", "{memory:~3}"),
+        ("passes", "{passes}"),
+        ("seconds", "{seconds:~}"),
+        ("ns for a number and pass", "{ns:~}"),
+    )
+
+
+@page
 def draws():
     """Return passes of draws until 1 % and 0.1 %."""
     names = ("level", "label", "shuffled", "with replacement")
