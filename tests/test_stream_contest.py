@@ -105,11 +105,11 @@ def test_rows_that_are_no_evidence(rng):
 
 
 def test_the_best_goes_on_alone(rng):
-    """After fifty rows for each of its two coefficients, or a thousand."""
-    X, y = make_rows(rng, 1010)
-    contest = feed(Contest(Scripted()), X[:1000], y[:1000], 10)
+    """After twenty rows for each of its two coefficients, or three hundred."""
+    X, y = make_rows(rng, 310)
+    contest = feed(Contest(Scripted()), X[:300], y[:300], 10)
     assert contest.is_open
-    feed(contest, X[1000:], y[1000:], 10)
+    feed(contest, X[300:], y[300:], 10)
     assert not contest.is_open
     assert len(contest.streams) == len(contest.behind) == len(contest.factors) == 1
 

@@ -401,9 +401,9 @@ def test_softmax_with_classes_one_after_the_other(rng):
 @each_layout
 def test_rank_one_steps_and_their_twin(layout, loss, rng):
     loss = StreamProblem.of(loss).loss
-    X, y = make_data(rng, 12)
-    X = np.column_stack([X, np.ones(12)])
-    a = rng.uniform(0.5, 2, 12)
+    X, y = make_data(rng, 36)
+    X = np.column_stack([X, np.ones(36)])
+    a = rng.uniform(0.5, 2, 36)
     base = rng.standard_normal((20, 6))
     H = base.T @ base / 20
     v, inverse = rng.standard_normal(6), np.linalg.inv(H)

@@ -193,7 +193,8 @@ class NarrowStream:
         """Learn the last rows of the buffer one by one, by the first learner."""
         past = self.pasts[0]
         if past.inverse is None:
-            past.invert(problem, Scale(self.buffer))
+            scale = self.scale if past.n >= FEW_ROWS else None
+            past.invert(problem, scale or Scale(self.buffer))
             # Without the copy the losses before would be those of a model that has
             # seen the rows.
             past.settled, past.v = past.v, past.v.copy()
