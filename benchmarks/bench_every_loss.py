@@ -11,8 +11,9 @@ penalise and others do not, but a constant column among the features of narrow d
 which all penalise. skglm and celer take part where they are installed.
 
 With an l1 penalty, alpha is a share of the least at which all coefficients are zero.
-Constants of ours were chosen on the sets in SEEN or on sets alike: on newsgroups/0
-those of the working sets of features, on the others those of the descents.
+Constants of ours were chosen on the sets in SEEN or on sets alike: on newsgroups/0,
+"wide sparse" and "genes" those of the working sets of features, on the others those of
+the descents.
 
 Real data are read from the folder given by ``--data`` or the environment variable
 SKLEARN_AWSGD_DATA; without it only generated and bundled sets are run.
@@ -46,6 +47,10 @@ GRID = [1, 2, 5, 10, 20, 40, 80, 160, 320, 1000, 5000]
 TOLS = [1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-8]
 SEEN = (
     "newsgroups/0",
+    "wide sparse",
+    "genes",
+    "heavy tails",
+    "diabetes",
     "w8a",
     "cover_2v4",
     "mammography",
@@ -88,11 +93,38 @@ def wide(is_class):
     return X, z > 0 if is_class else z
 
 
+def words(is_class):
+    """Return generated sparse rows whose columns are as uneven as those of texts."""
+    rng = np.random.default_rng(11)
+    n, d, length = 8000, 15_000, 60
+    p = 1 / np.arange(1, d + 1) ** 0.9
+    columns = rng.choice(d, size=n * length, p=p / p.sum())
+    rows = np.repeat(np.arange(n), length)
+    numbers = rng.lognormal(0, 0.5, n * length)
+    X = sparse.csr_matrix((numbers, (rows, columns)), shape=(n, d))
+    w = np.zeros(d)
+    w[rng.permutation(3000)[:150]] = rng.standard_normal(150)
+    z = X @ w + rng.standard_normal(n)
+    return X, z > 0 if is_class else z
+
+
+def chain(is_class):
+    """Return generated dense rows, each column of which is much like the one before."""
+    rng = np.random.default_rng(12)
+    X = rng.standard_normal((400, 3000))
+    for j in range(1, X.shape[1]):
+        X[:, j] = 0.9 * X[:, j - 1] + np.sqrt(1 - 0.81) * X[:, j]
+    w = np.zeros(X.shape[1])
+    w[::60] = rng.standard_normal(50)
+    z = X @ w + rng.standard_normal(len(X))
+    return X, z > 0 if is_class else z
+
+
 def load_case(case, folder):
     """Return the rows and targets of a case."""
     name, is_class = case.data, case.loss in CLASSIFIED
-    if name == "wide sparse":
-        return wide(is_class)
+    if name in ("wide sparse", "words", "chain"):
+        return {"wide sparse": wide, "words": words, "chain": chain}[name](is_class)
     if name == "genes":
         rng = np.random.default_rng(4)
         X = rng.standard_normal((100, 5000)) + rng.standard_normal((100, 1))
@@ -413,6 +445,10 @@ def cases(has_data):
         found.append(Case("genes", "squared_error", "l1", share))
         found.append(Case("genes", "log_loss", "l1", share))
         found.append(Case("genes", "squared_error", "elasticnet", share))
+    for share in (0.1, 0.01):
+        for name in ("words", "chain"):
+            found.append(Case(name, "squared_error", "l1", share))
+            found.append(Case(name, "log_loss", "l1", share))
     found += [
         Case("heavy tails", "squared_error", "l1", 0.01),
         Case("heavy tails", "squared_error", "elasticnet", 0.01),
