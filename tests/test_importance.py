@@ -1,6 +1,7 @@
 """MinVarianceImportanceEstimator: estimates, data, failures."""
 
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -929,6 +930,23 @@ def test_bad_data(pool):
 
 
 # Reports.
+
+
+def test_progress_counts_what_there_is_to_evaluate(capsys):
+    values = np.random.default_rng(0).exponential(size=1000)
+    settings = {"loss": lambda rows: values[rows[:, 0].astype(int)], "verbose": 1}
+    X = np.arange(1000.0)[:, None]
+
+    def told():
+        lines = capsys.readouterr().out.splitlines()
+        return {int(re.search("of at most ([0-9]+) ", line)[1]) for line in lines}
+
+    result = estimate(max_evaluations=300, rtol=None, **settings).fit(X)
+    assert told() == {300}
+    result.partial_fit()
+    assert told() == {600}
+    estimate(rtol=1e-6, max_evaluations=5000, **settings).fit(X)
+    assert told() == {1000}
 
 
 def test_summary_and_progress(pool, capsys):

@@ -44,10 +44,12 @@ def run(estimator, integrator, fit_task=None):
     An error before anything was evaluated is raised, others are for :func:`keep`.
     """
     fit_task = NoTask() if fit_task is None else fit_task
+    most = min(estimator.max_evaluations, integrator.rounds.n_unknown)
+    most += integrator.n_evaluations
 
     def report(integrator):
         if estimator.verbose:
-            print_line(estimator, integrator)
+            print_line(estimator, integrator, most)
         task = fit_task.begin("rounds")
         return task.end(partial(known_so_far, estimator, integrator))
 

@@ -3,14 +3,14 @@
 from html import escape
 
 
-def print_line(estimator, integrator):
-    """Print how far a run is, for ``verbose``."""
+def print_line(estimator, integrator, most):
+    """Print how far a run of at most so many evaluations is, for ``verbose``."""
     now = integrator.history[-1]
     wanted = ""
     if estimator.rtol is not None:
         wanted = f", target {estimator.rtol * abs(now.estimate):.2g}"
     print(
-        f"{now.evaluations} of at most {estimator.max_evaluations} evaluations, "
+        f"{now.evaluations} of at most {most:.0f} evaluations, "
         f"{now.seconds:.2f} s: estimate {now.estimate:.6g}, half width "
         f"{(now.high - now.low) / 2:.2g}{wanted}"
     )
