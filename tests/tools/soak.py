@@ -12,6 +12,7 @@ findings that the table `KNOWN` there does not explain.
 
 import argparse
 import json
+import subprocess
 import sys
 import time
 import warnings
@@ -76,6 +77,13 @@ def soak(n_cases, first_seed, judge, report):
     return verdicts, findings
 
 
+def tree():
+    """Return the commit of the tree that is tested, and whether it has changes."""
+    command = ["git", "describe", "--always", "--dirty"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    return found.stdout.strip() or "no repository"
+
+
 def main():
     """Run the soak that was asked for; return the number of findings."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -90,7 +98,7 @@ def main():
     def judge(case):
         return fit_only(case) if options.fit_only else check(case, known)
 
-    begin = time.perf_counter()
+    begin, of_tree = time.perf_counter(), tree()
     verdicts, findings = soak(
         options.cases, options.seed, judge, lambda text: print(text, flush=True)
     )
@@ -102,6 +110,7 @@ def main():
         content = {
             "cases": options.cases,
             "seed": options.seed,
+            "commit": of_tree,
             "verdicts": dict(verdicts.most_common()),
             "findings": findings,
         }
