@@ -105,11 +105,11 @@ def test_rows_that_are_no_evidence(rng):
 
 
 def test_the_best_goes_on_alone(rng):
-    """After twenty rows for each of its two coefficients, or three hundred."""
-    X, y = make_rows(rng, 310)
-    contest = feed(Contest(Scripted()), X[:300], y[:300], 10)
+    """After twenty rows for each of its two coefficients, or a thousand."""
+    X, y = make_rows(rng, 1010)
+    contest = feed(Contest(Scripted()), X[:1000], y[:1000], 10)
     assert contest.is_open
-    feed(contest, X[300:], y[300:], 10)
+    feed(contest, X[1000:], y[1000:], 10)
     assert not contest.is_open
     assert len(contest.streams) == len(contest.behind) == len(contest.factors) == 1
 
@@ -120,7 +120,7 @@ def test_who_is_far_behind_is_out(rng, monkeypatch):
     for sign, left in ((1, [36.0, 216.0]), (-1, [1.0])):
         contest = feed(Contest(Scripted()), X, sign * np.sign(X[:, 0]), 10)
         assert len(contest.streams) == 4
-        monkeypatch.setattr(contest_module, "ROWS_TO_DECIDE", 70.0)
+        monkeypatch.setattr(contest_module, "ROWS_TO_DROP", 70.0)
         feed(contest, X[:10], sign * np.sign(X[:10, 0]), 10)
         assert contest.factors == left
         monkeypatch.undo()
