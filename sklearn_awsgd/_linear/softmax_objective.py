@@ -97,6 +97,9 @@ class SoftmaxObjective(Objective):
         has = np.maximum(shares + excess, 1e-300)
         s = min(max((excess / has).max(), 1e-300), 1.0)
         t = np.maximum(has - excess / s, 0)
+        if not t.any():
+            # All classes have too much: by rounding.
+            return value, mean.copy()
         t /= t.sum()
         constant = t[:, None] * self._total - sums[:, :-1]
         return (1 - s) * value + s * entr(t).sum(), (1 - s) * mean + s * constant

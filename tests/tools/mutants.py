@@ -216,14 +216,14 @@ MUTANTS = [
     ),
     Mutant(
         "columns: the slope of a coordinate misses the penalty",
-        "slope = gradient[j] + dot(&column, &weighed[0]) + l2 * d[j]",
-        "slope = gradient[j] + dot(&column, &weighed[0])",
+        "dot(&column, &self.weighed[0]) + self.l2 * self.d[j]",
+        "dot(&column, &self.weighed[0])",
         "test_working_set.py",
     ),
     Mutant(
         "columns: a step of the intercept moves no row",
-        "                    weighed[i] += change * h[i]\n",
-        "                    pass\n",
+        "            self.weighed[i] += change * self.h[i]\n",
+        "            pass\n",
         "test_working_set.py",
     ),
     Mutant(
@@ -308,7 +308,7 @@ MUTANTS = [
     ),
     Mutant(
         "certificates: a dual point is not scaled into the l1 ball",
-        "return value * l1 / size[0]",
+        "return value * l1 / largest",
         "return value",
         "test_working_set.py",
     ),
@@ -444,8 +444,8 @@ MUTANTS = [
     ),
     Mutant(
         "columns: the matrix of the curvature has no weights",
-        "                add_weighted(1.0, &column, &h[0], &weighed[0])\n",
-        "                axpy(1.0, &column, &weighed[0])\n",
+        "np.vstack([columns, np.ones(len(h))]) * np.sqrt(h)",
+        "np.vstack([columns, np.ones(len(h))])",
         "test_working_set.py",
     ),
     Mutant(

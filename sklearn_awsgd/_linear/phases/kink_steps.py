@@ -228,7 +228,8 @@ def newton_step_cost(objective, n_rows):
     columns, per_row = objective.n_columns, objective.n_nonzero / objective.n_samples
     n_sampled = min(n_rows, CURVATURE_ROWS_PER_COLUMN * columns)
     flops = n_sampled * per_row**2 + columns**3 / 3
-    return 1 + (flops / 10 / 4 + NEWTON_CALLS) / (per_row * n_rows)
+    # Rows may be empty.
+    return 1 + (flops / 10 / 4 + NEWTON_CALLS) / max(per_row * n_rows, 1.0)
 
 
 def take_kink_steps(task, hold, draws, budget, log):

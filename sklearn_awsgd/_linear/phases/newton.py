@@ -58,15 +58,22 @@ class NewtonDirection(Direction):
     def begin(self, here, trail):
         self.first_value = here.value
         self._sample(here, trail)
-        # Passes until the curvature was last sampled, and the objective there.
-        self.value_sampled = here.value
 
     def _sample(self, here, trail):
         """Sample the curvature."""
         self.inverse = self.objective.inverse_curvature(
             here, self.n_rows, self.rng, self.floor
         )
-        self.n_sampled = trail.n_passes
+        # Passes until the curvature was last sampled, and the objective there.
+        self.n_sampled, self.value_sampled = trail.n_passes, here.value
+
+    def _is_stale(self, here):
+        """Return whether the objective has fallen far since the curvature was sampled.
+
+        Then so may have the curvature, as where most rows are on the flat part of a
+        squared hinge by now: more is left than twice or four times the estimate.
+        """
+        return LEAST_RATIO * self.inverse.margin * here.value < self.value_sampled
 
     def propose(self, here, trail):
         step = -(self.inverse @ here.gradient)
@@ -102,6 +109,8 @@ class NewtonDirection(Direction):
             few_rows = self.objective.n_samples < self.objective.n_columns
             if self.inverse.diagonal and few_rows and np.isfinite(here.gap):
                 left = np.inf
+        elif self._is_stale(here):
+            left = np.inf
         elif self.left > 0:
             left = max(LEAST_RATIO, *self.ratios[-N_RATIOS:]) * self.left
         else:
@@ -113,7 +122,14 @@ class NewtonDirection(Direction):
         return min(self.inverse.margin * left, here.gap)
 
     def renew(self, here, trail):
-        """Sample the curvature anew when steps are slow, and it has paid for itself."""
+        """Sample the curvature anew when steps are slow, and it has paid for itself.
+
+        Or when it is an old one that would have the descent stop.
+        """
+        is_small = self.left <= self.tol * abs(here.value)
+        if is_small and not self.inverse.rough and self._is_stale(here):
+            self._sample(here, trail)
+            return True
         grow = (
             self.left < descent.NEAR * here.value or self.n_refreshed >= MOST_REFRESHED
         )
@@ -185,7 +201,6 @@ class NewtonDirection(Direction):
     def _start_anew(self, here, trail):
         self.left = np.inf
         self._sample(here, trail)
-        self.value_sampled = here.value
 
 
 def search_line(evaluate, here, proposal, length, new):
