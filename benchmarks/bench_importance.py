@@ -13,7 +13,8 @@ minutes; the estimator only ever sees those it asks for.
 Read the results with this in mind: the method was developed on cover_2v4, w8a, mnist
 and the block matrix; the weight of neighbouring bins was chosen on just these splits
 and models, with other seeds. Rows with ``unseen=True``, on mammography, a9a and two
-other matrices, are of data that nothing was chosen on. The rows of our uniform sampler
+other matrices, are of data that it was not developed on; later constants of surrogates
+were looked at on mammography too, and checked on a9a. The rows of our uniform sampler
 are a check of the measurement: it is the plain average of different rows.
 
 Run ``python benchmarks/bench_importance.py --data DIR`` (or set SKLEARN_AWSGD_DATA);
