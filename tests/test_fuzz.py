@@ -210,6 +210,21 @@ FOUND = [
         alpha=0.1,
         tol=0.01,
     ),
+    # Next to no curvature: each step gained twice what the model promised.
+    Case(
+        seed=26,
+        n_rows=26,
+        n_columns=4000,
+        n_classes=3,
+        share=0.1,
+        density=0.1,
+        layout="F",
+        weights="gamma",
+        loss="multinomial",
+        penalty="l1",
+        alpha=1e-12,
+        max_iter=500,
+    ),
 ]
 
 

@@ -32,6 +32,14 @@ FEWEST_SAMPLED = 1500
 NEAR = 0.02
 # A step that leaves more than this fraction of the estimated suboptimality is slow.
 SLOW_STEP = 0.1
+# Share of what the slope says that a step gains at most where there is curvature; next
+# to a minimum of it, it is a half.
+ON_LINES = 0.95
+# Steps after one along lines until models are believed again: some of a way along lines
+# may gain less. Chosen on a case of the fuzzer, a huber loss with an l1 penalty.
+OFF_LINES = 3
+# Gain of a step, relative to the tolerance, below which it does not matter.
+MATTERS = 1e-3
 
 
 @dataclass(frozen=True)
@@ -142,6 +150,25 @@ class Direction(ABC):
     def __init__(self, objective, tol, rng):
         self.objective, self.tol, self.rng = objective, tol, rng
         self.goal = tol
+        # Steps since one that went along lines of the losses: see `count_off_lines`.
+        self._n_off_lines = OFF_LINES
+
+    def count_off_lines(self, here, new, proposal, length):
+        """Learn from a step whether models can be believed.
+
+        One that has gained all that its slope said went along lines of the losses, and
+        the next may gain as much, whatever the model promises.
+        """
+        least = max(
+            ON_LINES * -length * proposal.slope, MATTERS * self.tol * proposal.scale
+        )
+        on_lines = here.value - new.value > least
+        self._n_off_lines = 0 if on_lines else self._n_off_lines + 1
+
+    @property
+    def is_off_lines(self):
+        """Whether none of the last steps went along lines of the losses."""
+        return self._n_off_lines >= OFF_LINES
 
     def evaluate(self, v):
         """Return the Evaluation of parameters, all penalties included."""

@@ -17,14 +17,6 @@ from sklearn_awsgd._linear.phases.descent import Direction, Proposal
 LEAST_FLOOR = 1e-4
 # Slopes of coefficients that stay zero may exceed the penalty by so much, relatively.
 KEPT_AT_ZERO = 1e-9
-# Share of what the slope says that a step gains at most where there is curvature; next
-# to a minimum of it, it is a half.
-ON_LINES = 0.95
-# Steps after one along lines until models are believed again: some of a way along lines
-# may gain less. Chosen on a case of the fuzzer, a huber loss with an l1 penalty.
-OFF_LINES = 3
-# Gain of a step, relative to the tolerance, below which it does not matter.
-MATTERS = 1e-3
 # Sweeps of coordinate descent for a quadratic model.
 MAX_SWEEPS = 1000
 # Between kinks, where they are soon followed by an exact solution for the coefficients
@@ -52,9 +44,6 @@ class ProximalDirection(Direction):
         self.n_rows = descent.first_sample_size(objective, cheap)
         self.floor, self.left = 0.0, np.inf
         objective.expect_curvature(self.n_rows, rng, self.floor)
-        # Steps since one has gained all that its slope said: it went along lines of the
-        # losses, and the next may gain as much.
-        self.n_off_lines = OFF_LINES
 
     def evaluate(self, v):
         return add_l1_penalty(self.objective(v), self.alpha_l1)
@@ -71,7 +60,7 @@ class ProximalDirection(Direction):
         # So it does short of its own minimum: as many sweeps as were made may gain as
         # much again.
         sure &= MAX_SWEEPS * len(step) * last_gain <= self.tol * scale
-        sure &= self.n_off_lines >= OFF_LINES
+        sure &= self.is_off_lines
         estimate = -slope if sure else np.inf
         left = -slope / 2
         if left > descent.SLOW_STEP * self.left and left < descent.NEAR * scale:
@@ -142,11 +131,7 @@ class ProximalDirection(Direction):
 
     def take(self, here, new, proposal, length, trail):
         """Take a step: less curvature has to be added."""
-        least = max(
-            ON_LINES * -length * proposal.slope, MATTERS * self.tol * proposal.scale
-        )
-        on_lines = here.value - new.value > least
-        self.n_off_lines = 0 if on_lines else self.n_off_lines + 1
+        self.count_off_lines(here, new, proposal, length)
         self.floor = self.floor / 8 if self.floor > LEAST_FLOOR else 0.0
         return new
 

@@ -61,9 +61,8 @@ class SoftmaxProximalDirection(Direction):
             np.abs(V[:, :-1] + D[:, :-1]).sum() - np.abs(V[:, :-1]).sum()
         )
         scale = max(abs(here.value), 1e-300)
-        sure = (solved and self.precision < SURE_PRECISION) or trail.rest(
-            1
-        ) <= self.goal * scale
+        sure = solved and self.precision < SURE_PRECISION and self.is_off_lines
+        sure = sure or trail.rest(1) <= self.goal * scale
         bound = min(-slope if sure else np.inf, here.gap)
         return Proposal(step, slope, scale, bound, bound)
 
@@ -96,6 +95,7 @@ class SoftmaxProximalDirection(Direction):
 
     def take(self, here, new, proposal, length, trail):
         """Take a step: the next model is worth more work."""
+        self.count_off_lines(here, new, proposal, length)
         if length == 1:
             self.damping /= 4
         else:
