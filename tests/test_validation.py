@@ -435,11 +435,15 @@ def test_arrays_that_need_no_conversion_are_checked_all_the_same(imbalanced):
         )
 
 
+@pytest.mark.parametrize("is_sparse", [False, True])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_predictions_are_refused_for_numbers_that_are_not_finite(value, imbalanced):
+def test_predictions_are_refused_for_numbers_that_are_not_finite(
+    value, is_sparse, imbalanced
+):
     X, y = imbalanced
     clf = AWSGDClassifier(penalty="l1", alpha=0.2).fit(X, y)
     assert not clf.coef_.all()
+    clf = clf.sparsify() if is_sparse else clf
     for column in range(X.shape[1]):
         holes = X.copy()
         holes[3, column] = value

@@ -450,10 +450,12 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
                 lambda rows, part: self._linear_predictor(rows)
             )
             return np.concatenate(list(parts))
-        if _data.has_plain_rows(X) and _data.knows_features(self, X):
+        is_known = _data.has_plain_rows(X) and _data.knows_features(self, X)
+        if is_known and not sparse.issparse(self.coef_):
             with np.errstate(over="ignore", invalid="ignore"):
                 scores = safe_sparse_dot(X, self.coef_.T) + self.intercept_
-            # Of numbers that are not finite, no score is: 0 times infinity is none.
+            # Of numbers that are not finite, no score is: 0 times infinity is none. But
+            # zeros that are not stored multiply nothing.
             if np.isfinite(scores).all():
                 return scores
         X = validate_data(
