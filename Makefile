@@ -69,6 +69,8 @@ wheel: .venv/package
 bench: .venv/package .venv/extra-test
 	$(BIN)/python benchmarks/bench_step_cost.py
 	$(BIN)/python benchmarks/bench_time_to_optimum.py
+	$(BIN)/python benchmarks/bench_every_loss.py
+	$(BIN)/python benchmarks/bench_softmax.py
 	$(BIN)/python benchmarks/bench_sampling.py
 	$(BIN)/python benchmarks/bench_factorization.py
 	$(BIN)/python benchmarks/bench_ratings.py
