@@ -49,10 +49,9 @@ def evaluate_rows(
     total : float
         The sum of a f(y, z).
     """
-    cdef double total = 0.0
-    if y.shape[0] > 0:
-        with nogil:
-            total = evaluate_weighted(loss, y, z, a, result)
+    cdef double total
+    with nogil:
+        total = evaluate_weighted(loss, y, z, a, result)
     return total
 
 
@@ -60,9 +59,11 @@ cdef double evaluate_weighted(
     Loss loss, const double[::1] y, const double[::1] z, const double[::1] a,
     double[:, ::1] result,
 ) noexcept nogil:
-    """As `evaluate_rows` for one row or more."""
+    """As `evaluate_rows`."""
     cdef Py_ssize_t k, n = y.shape[0]
     cdef double total = 0.0
+    if n == 0:
+        return total
     loss.evaluate_many(&y[0], &z[0], n, &result[0, 0], &result[1, 0], &result[2, 0])
     for k in range(n):
         result[0, k] *= a[k]

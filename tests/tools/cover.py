@@ -28,15 +28,6 @@ skip_covered = True
 exclude_also =
     if __name__ == .__main__.:
 """
-# Tests that reach the kernels through estimators, for those that have no test of
-# their own.
-THROUGH_ESTIMATORS = (
-    "tests/test_every_loss.py",
-    "tests/test_finish.py",
-    "tests/test_importance_stratified.py",
-    "tests/test_factorization.py",
-    "tests/test_targets.py",
-)
 
 
 def trace_lines(folder):
@@ -44,7 +35,7 @@ def trace_lines(folder):
     for path in (folder / "sklearn_awsgd" / "_kernels").glob("*.pyx"):
         text = path.read_text()
         path.write_text(text.replace("# cython: ", "# cython: linetrace=True, ", 1))
-    build(folder, CFLAGS="-g0 -O1 -DCYTHON_TRACE_NOGIL=1")
+    build(folder, CFLAGS="-DCYTHON_TRACE_NOGIL=1")
 
 
 def main():
@@ -66,7 +57,7 @@ def main():
         if not options.python:
             trace_lines(folder)
             settings.write_text(SETTINGS.format(plugins="plugins = Cython.Coverage"))
-            tests = options.tests or [*kernel_tests(folder), *THROUGH_ESTIMATORS]
+            tests = options.tests or kernel_tests(folder)
             failed |= python(folder, *run, *tests, quiet=False).returncode
         python(folder, "-m", "coverage", "combine", "-q", quiet=False)
         report = ("-m", "coverage", "report", f"--fail-under={options.least}")

@@ -492,7 +492,7 @@ def kill(mutant, path, folder):
     try:
         target.write_text(original.replace(mutant.text, mutant.instead))
         if compiled:
-            build(folder, CFLAGS="-g0 -O1")
+            build(folder)
         tests = [f"tests/{name}" for name in mutant.tests.split()]
         options = ["-x", "-q", "--no-header", "-p", "no:cacheprovider"]
         try:

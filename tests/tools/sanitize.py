@@ -19,7 +19,7 @@ from tree import build, copy_of_tree, kernel_tests, python
 
 FLAGS = (
     "-fsanitize=address,undefined -fno-sanitize-recover=undefined "
-    "-fno-omit-frame-pointer -g -O1"
+    "-fno-omit-frame-pointer -g"
 )
 
 
@@ -53,7 +53,7 @@ def with_bounds(folder):
         if not n_found:
             raise LookupError(f"{path.name} does not say boundscheck=False")
         path.write_text(text)
-    build(folder, CFLAGS="-g0 -O1")
+    build(folder)
     return {}
 
 
@@ -75,7 +75,7 @@ def run(name, n_cases):
         if python(folder, "-W", "error", "-c", FAULT, **environment).returncode == 0:
             raise RuntimeError(f"{name}: a fault made on purpose was not noticed")
         print(f"{name}: compiled, and a fault made on purpose is noticed", flush=True)
-        options = ["-q", "-x", "--no-header", "-p", "no:cacheprovider"]
+        options = ["-q", "--no-header", "-p", "no:cacheprovider"]
         tests = python(
             folder,
             *("-m", "pytest", *options, *kernel_tests(folder)),
