@@ -70,6 +70,8 @@ extensions.append(
 setup(
     ext_modules=cythonize(
         extensions,
+        # What changes belongs to objects of one fit: modules have constants only.
+        compiler_directives={"freethreading_compatible": True},
         nthreads=N_JOBS if sys.platform == "linux" else 0,
         shared_utility_qualified_name=SHARED,
     ),

@@ -1,7 +1,9 @@
 """Eight threads on shared data get what one gets alone."""
 
 import copy
+import subprocess
 import sys
+import sysconfig
 import threading
 import warnings
 
@@ -127,6 +129,20 @@ def test_copies_of_one_stream():
     expected = model.partial_fit(X, y).coef_
     for coef in in_threads(lambda k: copies[k].partial_fit(X, y).coef_):
         np.testing.assert_array_equal(coef, expected)
+
+
+@pytest.mark.skipif(
+    not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="This Python has the GIL."
+)
+def test_kernels_leave_the_gil_off():
+    # In a process of its own: what other tests import may have switched it on.
+    text = """
+import importlib, pkgutil, sys, sklearn_awsgd._kernels as kernels
+for module in pkgutil.iter_modules(kernels.__path__):
+    importlib.import_module(f"{kernels.__name__}.{module.name}")
+sys.exit(sys._is_gil_enabled())
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", text], check=True)
 
 
 def test_a_failing_thread_is_heard():
