@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
@@ -14,14 +14,18 @@ from sklearn.linear_model import ElasticNet, LogisticRegression
 from sklearn_awsgd._kernels._columns import (
     combine,
     correlate,
+    count_numbers,
     minimize_by_columns,
 )
+from sklearn_awsgd._kernels._losses import LogLoss
 from sklearn_awsgd._kernels._rows import Rows
 
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
-from sklearn_awsgd._linear.columns import weighted_gram
+from sklearn_awsgd._linear.blocks import Blocks
+from sklearn_awsgd._linear.columns import SHARE_COPIED, SparseColumns, weighted_gram
 from sklearn_awsgd._linear.objectives import penalized_bound
 from sklearn_awsgd._linear.phases.working_set import FEWEST_FEATURES
+from sklearn_awsgd._linear.sums import LinearSums
 from sklearn_awsgd.sources import IndexedRows
 
 FORMS = [
@@ -45,6 +49,41 @@ def test_columns_as_numpy_has_them(form):
     chosen = np.vstack([columns[which], np.ones(30)])
     products = (chosen * c**2) @ chosen.T
     assert_allclose(weighted_gram(form(columns[which]), c**2), products, atol=1e-13)
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_columns_are_copied_as_they_are_asked_for(index, dtype):
+    X = sparse.random(40, 60, 0.2, format="csr", random_state=0, dtype=dtype)
+    X.indices, X.indptr = X.indices.astype(index), X.indptr.astype(index)
+    dense = X.toarray()
+    assert_array_equal(count_numbers(Rows(X)), (dense != 0).sum(axis=0))
+    columns = SparseColumns(X)
+    few = [np.array([7, 3]), np.array([0, 3, 59]), np.array([59])]
+    for which in [*few, np.arange(60)]:
+        matrix, places = columns.take(which)
+        assert_array_equal(matrix[places].toarray(), dense[:, which].T)
+        n_copied = matrix.nnz if len(which) < 60 else 0
+        assert n_copied <= SHARE_COPIED * X.nnz
+    # Nothing is copied twice, and nothing that is not asked for.
+    matrix, _ = SparseColumns(X).take(few[0])
+    assert matrix.shape == (2, 40)
+
+
+@pytest.mark.parametrize("form", [*FORMS, lambda X: np.ascontiguousarray(X[:, :9])])
+def test_known_predictions_spare_products_with_the_rows(form):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((130, 700)) * (rng.random((130, 700)) < 0.5)
+    X = form(X.astype(np.float32).astype(float))
+    y, norms2 = rng.choice([-1.0, 1.0], 130), np.ones(130)
+    sums = LinearSums(Blocks(X), LogLoss(), y, None, norms2)
+    v = rng.standard_normal(X.shape[1] + 1) / 30
+    z = X @ v[:-1] + v[-1]
+    for known, asked in zip(sums.evaluate(v, z), sums.evaluate(v), strict=True):
+        assert_allclose(known, asked, rtol=1e-6, atol=1e-9)
+    # They are what counts, not v.
+    for known, asked in zip(sums.evaluate(0 * v, z), sums.evaluate(v), strict=True):
+        assert_allclose(known, asked, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -357,3 +396,15 @@ def test_passes_that_do_not_suffice_are_told():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         AWSGDClassifier(penalty="l1", alpha=1e-3, tol=1e-6).fit(X, y)
+
+
+def test_problems_share_the_copied_columns():
+    """Threads that ask for columns at the same time get theirs."""
+    rng = np.random.default_rng(0)
+    X = sparse.random(200, 4000, 0.02, format="csr", random_state=rng)
+    y, settings = rng.integers(0, 6, 200), {"penalty": "l1", "alpha": 3e-3}
+    alone = AWSGDClassifier(random_state=0, **settings).fit(X, y).coef_
+    assert alone.any()
+    for _ in range(10):
+        together = AWSGDClassifier(random_state=0, n_jobs=4, **settings).fit(X, y)
+        assert_array_equal(together.coef_, alone)

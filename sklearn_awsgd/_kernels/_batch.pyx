@@ -40,6 +40,8 @@ def evaluate(
     double[:, ::1] gradients,
     double[:, ::1] sums,
     double[::1] curvatures,
+    *,
+    const double[::1] predictions=None,
 ):
     """Sum losses, gradients and curvatures over all rows, in one pass.
 
@@ -60,6 +62,8 @@ def evaluate(
         Set to the sums of P f and of P c z of each side.
     curvatures : ndarray of shape (n_samples,)
         Set to d2f/dz2 of each row.
+    predictions : ndarray of shape (n_samples,), default=None
+        Predictions at v, if they are known.
     """
     cdef Py_ssize_t k, start, side, n = rows.n_rows, d = rows.n_features
     cdef Py_ssize_t size, block = 1
@@ -98,13 +102,18 @@ def evaluate(
                     narrow = (<const float*> rows.values) + start * d
                     widen(narrow, size * d, &widened[0])
                     values = &widened[0]
-                block_scores(values, size, d, &v[0], scores)
-            else:
+            if predictions is not None:
                 for k in range(size):
-                    get_row(rows, start + k, &row)
-                    scores[k] = dot(&row, &v[0])
-            for k in range(size):
-                scores[k] += v[d]
+                    scores[k] = predictions[start + k]
+            else:
+                if with_blas:
+                    block_scores(values, size, d, &v[0], scores)
+                else:
+                    for k in range(size):
+                        get_row(rows, start + k, &row)
+                        scores[k] = dot(&row, &v[0])
+                for k in range(size):
+                    scores[k] += v[d]
             loss.evaluate_many(
                 &y[start], scores, size, losses, derivatives,
                 &curvatures[start],
@@ -129,7 +138,7 @@ def evaluate(
             else:
                 for k in range(size):
                     if derivatives[k] != 0.0:
-                        if block > 1:
+                        if block > 1 or predictions is not None:
                             get_row(rows, start + k, &row)
                         side = derivatives[k] > 0.0
                         axpy(derivatives[k], &row, &gradients[side, 0])

@@ -25,6 +25,61 @@ cdef enum:
 cdef double RIDGE_OF_SWEEPS = 1e-14
 
 
+def count_numbers(Rows rows):
+    """Return how many numbers of sparse rows are in each column."""
+    cdef Py_ssize_t i, m
+    cdef Row row
+    counts = np.zeros(rows.n_features, dtype=np.int32)
+    cdef int[::1] view = counts
+    with nogil:
+        for i in range(rows.n_rows):
+            get_row(rows, i, &row)
+            for m in range(row.size):
+                view[row.indices[m]] += 1
+    return counts
+
+
+def collect(Rows rows, const Py_ssize_t[::1] which, const int[::1] counts):
+    """Copy some columns of sparse rows, in one reading.
+
+    Parameters
+    ----------
+    rows : Rows
+        The rows.
+    which : ndarray of shape (p,)
+        Numbers of the columns.
+    counts : ndarray of shape (p,)
+        How many numbers they have; not more than 2^31 - 1 together.
+
+    Returns
+    -------
+    values, indices, indptr : ndarrays
+        The columns as the rows of a CSR matrix.
+    """
+    cdef Py_ssize_t i, m, j, p = which.shape[0]
+    cdef int place
+    cdef Row row
+    indptr = np.zeros(p + 1, dtype=np.int32)
+    np.cumsum(counts, out=indptr[1:])
+    values, indices = np.empty(indptr[p]), np.empty(indptr[p], dtype=np.int32)
+    cdef double[::1] value_view = values
+    cdef int[::1] index_view = indices
+    # Where the next number of each column goes; -1 for those that are not copied.
+    cdef int[::1] places = np.full(rows.n_features, -1, dtype=np.int32)
+    for j in range(p):
+        places[which[j]] = indptr[j]
+    with nogil:
+        for i in range(rows.n_rows):
+            get_row(rows, i, &row)
+            for m in range(row.size):
+                place = places[row.indices[m]]
+                if place >= 0:
+                    value_view[place] = row.values[m]
+                    index_view[place] = <int> i
+                    places[row.indices[m]] = place + 1
+    return values, indices, indptr
+
+
 def combine(Rows columns, const Py_ssize_t[::1] which, const double[::1] w, double b):
     """Return ``b + sum_j w_j x_j`` over some columns."""
     cdef Py_ssize_t j

@@ -1,6 +1,7 @@
 """Columns of the rows, and a linear model with an l1 penalty on some of them."""
 
 from dataclasses import dataclass
+from threading import Lock
 
 import numpy as np
 from scipy import sparse
@@ -8,14 +9,19 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from sklearn_awsgd._kernels._batch import add_hessian
 from sklearn_awsgd._kernels._columns import (
+    collect,
     combine,
     correlate,
+    count_numbers,
     minimize_by_columns,
 )
 from sklearn_awsgd._kernels._rows import Rows
 from sklearn_awsgd._linear.curvature import add_penalty, expectation
 from sklearn_awsgd._linear.objectives import penalized_bound
 
+# Share of the numbers of a sparse matrix from which on all of its columns are copied.
+# Chosen on newsgroups and "wide sparse" of bench_every_loss.py.
+SHARE_COPIED = 0.25
 # Models of the losses on some columns, sweeps of coordinate descent for each, and
 # trials of a step along its minimiser.
 MOST_MODELS = 50
@@ -45,7 +51,10 @@ VALUE_ERROR = 1e-15
 
 
 class SparseColumns:
-    """The columns of a CSR matrix, by a copy of it that is made once.
+    """The columns of a CSR matrix, copied when they are first asked for.
+
+    A reading of the rows copies those that are missing. Where few columns matter, this
+    takes a fraction of the time of a copy of the matrix; else that is made.
 
     Parameters
     ----------
@@ -54,11 +63,37 @@ class SparseColumns:
     """
 
     def __init__(self, X):
-        self._columns = X.tocsc().T
+        self._X, self._rows = X, Rows(X)
+        self._counts = count_numbers(self._rows)
+        # Copies, and where they are; -1 for what has not been copied.
+        self._columns = sparse.csr_array((0, X.shape[0]))
+        self._places = np.full(X.shape[1], -1, dtype=np.intp)
+        # Several problems may ask at the same time.
+        self._lock = Lock()
 
     def take(self, which):
         """Return a matrix whose rows are columns, and which of these are meant."""
-        return self._columns, which
+        with self._lock:
+            missing = which[self._places[which] < 0]
+            if len(missing):
+                self._copy(missing)
+            return self._columns, self._places[which]
+
+    def _copy(self, which):
+        """Copy columns, or all if these are too many."""
+        before, counts = self._columns, self._counts[which]
+        n_before, n_rows = before.shape
+        most = min(SHARE_COPIED * self._X.nnz, np.iinfo(np.int32).max)
+        if before.nnz + counts.sum() > most:
+            self._columns = self._X.tocsc().T
+            self._places = np.arange(len(self._places))
+            return
+        values, indices, indptr = collect(self._rows, which, counts)
+        self._columns = sparse.csr_array((n_before + len(which), n_rows))
+        self._columns.data = np.append(before.data, values)
+        self._columns.indices = np.append(before.indices, indices)
+        self._columns.indptr = np.append(before.indptr, before.indptr[-1] + indptr[1:])
+        self._places[which] = np.arange(n_before, n_before + len(which))
 
 
 class BlockColumns:
@@ -167,6 +202,8 @@ class ColumnModel:
         self._p = 1 / len(y) if mass is None else mass
         # Share of the largest curvature that is added to each row's.
         self.floor = LEAST_CURVATURE
+        # The columns of the last minimum: which of all, and where they are.
+        self._which, self._taken = np.empty(0, dtype=np.intp), None
 
     def minimize(self, start, which, l1, bound, slack=0.0):
         """Minimise over some columns and the intercept.
@@ -194,6 +231,7 @@ class ColumnModel:
         self.l1 = l1
         columns, numbers = self.columns.take(which)
         rows = Rows(columns)
+        self._which, self._taken = which, (rows, numbers)
         inner = np.append(start.v[which], start.v[-1])
         z = combine(rows, numbers, inner[:-1], inner[-1])
         here = self._at(rows, numbers, inner, z)
@@ -219,6 +257,20 @@ class ColumnModel:
             else:
                 break
         return spread(here.v, which, len(start.v)), here.value
+
+    def predictions(self, v):
+        """Return those of parameters that are zero but for the last columns, or None.
+
+        Without a reading of the rows, as few columns are needed.
+        """
+        used = np.flatnonzero(v[:-1])
+        if len(used) == 0:
+            return np.full(len(self.y), v[-1])
+        places = np.searchsorted(self._which, used)
+        if places[-1] == len(self._which) or (self._which[places] != used).any():
+            return None
+        rows, numbers = self._taken
+        return combine(rows, numbers[places], v[used], v[-1])
 
     def _value(self, v, z):
         losses, derivatives = self.loss(self.y, z)

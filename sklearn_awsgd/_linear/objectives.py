@@ -121,9 +121,13 @@ class LinearObjective(Objective):
         # The least value so far: a bound that is made of far larger numbers is none.
         self._least = np.inf
 
-    def __call__(self, v):
-        """Return the Evaluation at v, from one pass over the rows."""
-        gradients, sums, curvatures = self.sums.evaluate(v)
+    def __call__(self, v, predictions=None):
+        """Return the Evaluation at v, from one pass over the rows.
+
+        It is a shorter one where the predictions at v are known.
+        """
+        known = {} if predictions is None else {"predictions": predictions}
+        gradients, sums, curvatures = self.sums.evaluate(v, **known)
         value, gradient, size = _newton.assess(
             gradients, sums, v, self.alpha, self.fit_intercept
         )

@@ -60,7 +60,7 @@ class LinearSums:
             return None, (part.stop - part.start) / self.n_samples
         return self.mass[part], 1.0
 
-    def evaluate(self, v):
+    def evaluate(self, v, predictions=None):
         """Return sums of one pass over the rows.
 
         The rows fall in two sides by the sign of their derivative c = df/dz, c <= 0
@@ -70,6 +70,8 @@ class LinearSums:
         ----------
         v : ndarray of shape (n_columns,)
             Coefficients, then the intercept.
+        predictions : ndarray of shape (n_samples,), default=None
+            Predictions at v, if they are known.
 
         Returns
         -------
@@ -94,6 +96,7 @@ class LinearSums:
                 gradients,
                 sums,
                 curvatures[part],
+                predictions=None if predictions is None else predictions[part],
             )
             if factor != 1:
                 gradients *= factor

@@ -189,7 +189,7 @@ class Direction(ABC):
         """Return what to multiply a step that was too long with."""
         return self.cut
 
-    def is_lost(self, here, proposal, length):
+    def is_lost(self, here, new, proposal, length):
         """Return whether rounding hides the decrease of a step that was not taken."""
         return -proposal.slope <= self.lost * proposal.scale
 
@@ -242,7 +242,7 @@ def descend(direction, v, budget, record, enough=None):
             new = trail.visit(here.v + length * proposal.step)
             if new.value <= here.value + SUFFICIENT * length * proposal.slope:
                 break
-            if direction.is_lost(here, proposal, length):
+            if direction.is_lost(here, new, proposal, length):
                 end = direction.last_word(here, new, proposal)
                 if end is None:
                     break

@@ -160,7 +160,7 @@ class NewtonDirection(Direction):
             return 0.5
         return np.clip(1 - (new_slope + root - mean) / bottom, *CUT)
 
-    def is_lost(self, here, proposal, length):
+    def is_lost(self, here, new, proposal, length):
         # Relative to the objective itself: `scale` is away from zero.
         return -proposal.slope <= self.lost * abs(here.value)
 

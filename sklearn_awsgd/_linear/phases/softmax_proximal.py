@@ -89,9 +89,9 @@ class SoftmaxProximalDirection(Direction):
             self.max_sweeps,
         )
 
-    def is_lost(self, here, proposal, length):
+    def is_lost(self, here, new, proposal, length):
         is_last = self.cut * length < self.shortest
-        return is_last and super().is_lost(here, proposal, length)
+        return is_last and super().is_lost(here, new, proposal, length)
 
     def take(self, here, new, proposal, length, trail):
         """Take a step: the next model is worth more work."""

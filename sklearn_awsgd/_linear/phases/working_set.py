@@ -55,7 +55,8 @@ class WorkingSetDirection(Direction):
         self.alpha_l1, self.model = alpha_l1, model
 
     def evaluate(self, v):
-        return add_l1_penalty(self.objective(v), self.alpha_l1)
+        there = self.objective(v, self.model.predictions(v))
+        return add_l1_penalty(there, self.alpha_l1)
 
     def propose(self, here, trail):
         scale = max(abs(here.value), 1e-300)
@@ -84,9 +85,13 @@ class WorkingSetDirection(Direction):
             others = others[np.argpartition(-size[others], n_added)[:n_added]]
         return np.sort(np.append(np.flatnonzero(w), others))
 
-    def is_lost(self, here, proposal, length):
+    def is_lost(self, here, new, proposal, length):
         # The gap decides, unless nothing is asked of it.
-        return self.goal == 0 and super().is_lost(here, proposal, length)
+        decides = self.goal == 0 or new.gap < here.gap
+        return decides and super().is_lost(here, new, proposal, length)
+
+    def last_word(self, here, new, proposal):
+        return None if new.gap < here.gap else here
 
     def take(self, here, new, proposal, length, trail):
         return new
