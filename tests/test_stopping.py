@@ -1,6 +1,7 @@
 """When training stops: held-out scores, standing still, and what the history says."""
 
 import copy
+import math
 import pickle
 
 import numpy as np
@@ -425,3 +426,25 @@ def test_the_callers_model_is_not_touched_while_scoring(imbalanced, seed):
     clf.fit(X, y)
     assert clf.get_params() == before
     np.testing.assert_array_equal(clf.classes_, [0, 1])
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_an_adaptive_rate_falls_instead_of_stopping(early_stopping, imbalanced, seed):
+    """As often as it takes from 1 to below 1e-6 in steps of a fifth, then it stops."""
+    X, y = imbalanced
+    optimum = AWSGDClassifier(alpha=0.01, tol=1e-6, random_state=seed).fit(X, y)
+
+    def fit(rate):
+        clf = stopping(seed, early_stopping=early_stopping, max_iter=1000, alpha=0.01)
+        return clf.set_params(learning_rate=rate, eta0=1.0).fit(X, y)
+
+    constant, adaptive = fit("constant"), fit("adaptive")
+    n_falls = math.ceil(math.log(1e6, 5))
+    assert constant.n_iter_ + 4 * n_falls <= adaptive.n_iter_ < 1000
+    if early_stopping:
+        assert len(scores(adaptive)) == adaptive.n_iter_
+    else:
+        far, near = (
+            np.abs(clf.coef_ - optimum.coef_).max() for clf in (constant, adaptive)
+        )
+        assert near < far / 3

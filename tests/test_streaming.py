@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from sklearn_awsgd import AWSGDClassifier
+from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
 from sklearn_awsgd.samplers import StrataSampler, UniformSampler
 
 SAMPLERS = {
@@ -323,3 +323,60 @@ def test_the_history_of_each_problem_goes_on(three_classes, seed):
         own = history["problem"] == k
         assert (np.diff(history["draws"][own]) > 0).all()
         assert (np.diff(history["seconds"][own]) >= 0).all()
+
+
+@pytest.mark.parametrize("sparsify", [False, True])
+def test_steps_begin_where_a_stream_was(sparsify, imbalanced, seed):
+    X, y = imbalanced
+    clf = AWSGDClassifier(random_state=seed).partial_fit(X, y, classes=[0, 1])
+    coef, intercept = clf.coef_.copy(), clf.intercept_.copy()
+    other = copy.deepcopy(clf)
+    if sparsify:
+        clf.sparsify()
+    clf.set_params(learning_rate="constant", eta0=1e-9, alpha=0.0).partial_fit(X, y)
+    np.testing.assert_allclose(clf.coef_, coef, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(clf.intercept_, intercept, rtol=0, atol=1e-5)
+    assert clf.t_ == 1 + 2 * len(y)
+    assert list(np.unique(clf.history_["phase"])) == ["sampling", "stream"]
+    assert (np.diff(clf.history_["draws"]) > 0).all()
+    with pytest.raises(TypeError, match="merge"):
+        other.merge(clf)
+
+
+@pytest.mark.parametrize(("n_rows", "n_columns"), [(400, 5), (40, 30), (400, 300)])
+def test_merged_streams_weigh_their_rows_alike(n_rows, n_columns, rng):
+    """Whatever the weights that each of them has begun with."""
+    X = rng.standard_normal((n_rows, n_columns))
+    y = X[:, :3].sum(axis=1) + 0.3 * rng.standard_normal(n_rows)
+    weight = np.where(np.arange(n_rows) < n_rows // 2, 1.0, 5.0)
+
+    def stream(weight, *parts):
+        regressors = [
+            AWSGDRegressor(random_state=0).partial_fit(X[p], y[p], weight[p])
+            for p in parts
+        ]
+        return regressors[0].merge(regressors[1]).coef_
+
+    first, second = slice(0, n_rows // 2), slice(n_rows // 2, None)
+    merged = stream(weight, first, second)
+    np.testing.assert_allclose(merged, stream(weight, second, first), atol=1e-3)
+    alike = stream(np.ones(n_rows), first, second)
+    assert np.abs(merged - alike).max() > 1e-2
+
+
+def test_rows_without_weight_are_not_there(rng):
+    X = rng.standard_normal((200, 5))
+    y = X.sum(axis=1) + rng.standard_normal(200)
+    there = np.arange(200) % 3 > 0
+    y[~there] = 100.0
+    weight = there.astype(float)
+    clf = AWSGDRegressor(random_state=0).partial_fit(X, y, sample_weight=weight)
+    expected = AWSGDRegressor(random_state=0).partial_fit(X[there], y[there])
+    np.testing.assert_allclose(clf.coef_, expected.coef_, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("of_X", "of_y"), [(1e60, 1.0), (1.0, 1e80)])
+def test_products_that_overflow_are_refused(of_X, of_y, rng):
+    X, y = rng.standard_normal((20, 3)), rng.standard_normal(20)
+    with pytest.raises(ValueError, match=r"overflow.*StandardScaler"):
+        AWSGDRegressor().partial_fit(of_X * X, of_y * y)

@@ -225,7 +225,10 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
             self._stream_weights = weights.weigh(data, sample_weight)
             if exactly:
                 if self._stream is None:
-                    begin_stream(self, data.X, targets, weights.sample or sample)
+                    # Rows without weight are not there.
+                    there = 1.0 if data.mass is None else np.mean(data.mass > 0)
+                    unit = weights.sample or sample / there
+                    begin_stream(self, data.X, targets, unit)
                 learn_chunk(self, data, targets, sample, sample * total, started)
             else:
                 train_problems(self, data, targets, streaming=True)

@@ -2,7 +2,7 @@
 
     python tests/tools/cover.py              all tests, Python lines and kernels
     python tests/tools/cover.py --python     Python lines alone, much quicker
-    python tests/tools/cover.py --least 95   fail below this percentage
+    python tests/tools/cover.py --least 95   fail where either is below
     python tests/tools/cover.py -- ARGUMENTS for pytest, instead of the whole suite
 
 Kernels are compiled with line tracing in a copy of the tree; they are some ten times
@@ -61,8 +61,10 @@ def main():
             failed |= python(folder, *run, *tests, quiet=False).returncode
         python(folder, "-m", "coverage", "combine", "-q", quiet=False)
         report = ("-m", "coverage", "report", f"--fail-under={options.least}")
-        missing = python(folder, *report, quiet=False).returncode
-    return int(bool(failed or missing))
+        for language in ["*.py"] if options.python else ["*.py", "*.pyx,*.pxd"]:
+            missing = python(folder, *report, f"--include={language}", quiet=False)
+            failed |= missing.returncode
+    return int(bool(failed))
 
 
 if __name__ == "__main__":

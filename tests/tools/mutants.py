@@ -478,6 +478,30 @@ MUTANTS = [
         "        self.curvature += gram\n",
         "test_streams.py",
     ),
+    Mutant(
+        "streams: rows without weight count",
+        "unit = weights.sample or sample / there",
+        "unit = weights.sample or sample",
+        "test_streaming.py",
+    ),
+    Mutant(
+        "streams: merged weights keep their units",
+        "other.rescale(other.unit / self.unit)",
+        "other.rescale(1.0)",
+        "test_streaming.py",
+    ),
+    Mutant(
+        "streams: steps begin anew after one",
+        "set_values(estimator._states, name, given, name)",
+        "set_values(estimator._states, name, 0 * given, name)",
+        "test_streaming.py",
+    ),
+    Mutant(
+        "rates: an adaptive one never ends",
+        "if self.problem.eta0 < 1e-6:",
+        "if self.problem.eta0 < 0:",
+        "test_stopping.py",
+    ),
 ]
 
 
