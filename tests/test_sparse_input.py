@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn_awsgd._kernels._rows import Rows, check_places
 
@@ -11,6 +12,9 @@ from sklearn_awsgd import (
     AWSGDRegressor,
     MinVarianceImportanceEstimator,
 )
+from sklearn_awsgd._linear.data import Data
+from sklearn_awsgd._linear.steps import default_eta0
+from sklearn_awsgd._linear.targets import SignTarget
 from sklearn_awsgd._validation import check_sparse
 
 N_ROWS, N_COLUMNS = 40, 12
@@ -327,3 +331,20 @@ def test_rows_refuse_what_they_cannot_read():
     wide = sparse.csr_array((1, 2**31), dtype=np.float64)
     with pytest.raises(ValueError, match="at most 2147483647"):
         Rows(wide)
+
+
+@pytest.mark.parametrize("n_rows", [1, 7, 50, 3000])
+def test_first_step_is_that_of_dense_rows(n_rows):
+    """Its size comes from some rows: of a sparse matrix, runs of them."""
+    rng = np.random.default_rng(0)
+    X = rng.exponential(size=(n_rows, 30)) * (rng.random((n_rows, 30)) < 0.3)
+    # Every column has a scale of its own, and later rows are larger.
+    X *= np.geomspace(1, 100, 30) * np.linspace(1, 3, n_rows)[:, None]
+    target = SignTarget(np.ones(n_rows, dtype=bool))
+    rates = [
+        default_eta0("adagrad", Data(rows, None, np.ones(n_rows)), target)
+        for rows in (X, sparse.csr_array(X))
+    ]
+    assert_allclose(rates[1], rates[0], rtol=0.1)
+    exact = 3 / (1 + X.sum(axis=1).mean())
+    assert_allclose(rates[1], exact, rtol=0.1)

@@ -5,7 +5,7 @@ from threading import Lock
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError
 
 from sklearn_awsgd._kernels._batch import add_hessian
 from sklearn_awsgd._kernels._columns import (
@@ -15,6 +15,7 @@ from sklearn_awsgd._kernels._columns import (
     count_numbers,
     minimize_by_columns,
 )
+from sklearn_awsgd._kernels._newton import Cholesky
 from sklearn_awsgd._kernels._rows import Rows
 from sklearn_awsgd._linear.curvature import add_penalty, expectation
 from sklearn_awsgd._linear.objectives import penalized_bound
@@ -29,12 +30,11 @@ MOST_SWEEPS = 200
 STEP_TRIALS = 8
 # Where a model leaves so much of the largest slope, or so many times as many
 # coefficients as rows are not zero, a matrix of their curvature does it, of so many at
-# most; RIDGE is added to its diagonal, which is one, as columns may be the same. Chosen
-# on the set "genes" of bench_every_loss.py and on cases of tests/tools/fuzz.py.
+# most. Chosen on the set "genes" of bench_every_loss.py and on cases of
+# tests/tools/fuzz.py.
 SLOW_MODEL = 0.5
 MANY_COEFFICIENTS = 2
 MOST_SETTLED = 300
-RIDGE = 1e-11
 # Gain, relative to the gap that is small enough, of a model that has come to nothing.
 STALLED = 1e-3
 # Slopes of the next model that count as zero, relative to the largest of this one.
@@ -343,21 +343,17 @@ class ColumnModel:
             return here
         gram = weighted_gram(columns[numbers[used[:-1]]], self._curvatures(here))
         add_penalty(np.einsum("ii->i", gram), self.l2, self.fit_intercept)
-        scale = 1 / np.sqrt(np.diag(gram))
-        gram *= scale
-        gram *= scale[:, None]
-        np.einsum("ii->i", gram)[:] += RIDGE
         kept = np.ones(len(used), dtype=bool)
         kept[-1] = self.fit_intercept
         while kept[:-1].any():
-            left, size = used[kept], scale[kept]
+            left = used[kept]
             is_column = left < len(numbers)
             slopes = here.gradient[left] + self.l1 * np.sign(here.v[left]) * is_column
             try:
-                factor = cho_factor(gram[np.ix_(kept, kept)], check_finite=False)
+                # Columns may be the same: its diagonal is enlarged a little.
+                move = -Cholesky(gram[np.ix_(kept, kept)])(slopes)
             except LinAlgError:
                 return here
-            move = -cho_solve(factor, slopes * size, check_finite=False) * size
             crosses = is_column & (here.v[left] * (here.v[left] + move) <= 0)
             room = np.where(crosses, here.v[left] / np.where(crosses, -move, 1), np.inf)
             first = np.argmin(room)

@@ -5,6 +5,7 @@ from functools import cached_property, partial
 
 import numpy as np
 from joblib import effective_n_jobs
+from scipy import sparse
 from sklearn.model_selection import train_test_split
 from sklearn.utils import (
     check_array,
@@ -19,6 +20,7 @@ from sklearn_awsgd._linear.fetching import SourceBlocks, SourceRows
 from sklearn_awsgd._validation import (
     check_features,
     check_rows,
+    check_sparse,
     check_strata,
     is_source,
     mean_weight,
@@ -163,6 +165,7 @@ def check_data(estimator, X, y, strata, *, reset, **options):
         return check_source(estimator, X, y, strata, reset, options)
     if is_plain(X, y) and (reset or knows_features(estimator, X)):
         # What `validate_data` finds out takes it as long as some passes over few rows.
+        X = check_sparse(X)
         estimator.n_features_in_ = X.shape[1]
         vars(estimator).pop("feature_names_in_", None)
     else:
@@ -208,13 +211,14 @@ def check_source(estimator, X, y, strata, reset, options):
 def is_plain(X, y):
     """Return whether X and y are arrays as they are wanted, which need no conversion.
 
-    Of what `validate_data` looks at, values of X that are not finite are left.
+    Of what `validate_data` looks at, values of X that are not finite are left, and the
+    places of the numbers of a sparse X.
     """
     return (
-        has_plain_rows(X)
+        (has_plain_rows(X) or is_plain_csr(X))
         and type(y) is np.ndarray
         and y.ndim == 1
-        and len(X) == len(y)
+        and X.shape[0] == len(y)
         and y.dtype.kind in "biufU"
         and (y.dtype.kind != "f" or np.isfinite(y).all())
     )
@@ -229,6 +233,16 @@ def has_plain_rows(X):
         and X.dtype in (np.float64, np.float32)
         and X.flags.c_contiguous
         and X.flags.aligned
+    )
+
+
+def is_plain_csr(X):
+    """Return whether X is a CSR matrix of numbers as they are wanted."""
+    return (
+        type(X) in (sparse.csr_matrix, sparse.csr_array)
+        and X.ndim == 2
+        and min(X.shape) > 0
+        and X.dtype in (np.float64, np.float32)
     )
 
 

@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn_awsgd._kernels import _softmax_batch
 from sklearn_awsgd._kernels._newton import weigh_rows
 from sklearn_awsgd._linear.curvature import expectation, systematic_sample
-from sklearn_awsgd._linear.sums import MANY_COLUMNS
+from sklearn_awsgd._linear.sums import LARGEST_SINGLE_NORM2, MANY_COLUMNS
 
 # Numbers of dense rows that are multiplied together, so that the second product finds
 # them in the cache, and the least rows: products with few take as long.
@@ -158,8 +158,7 @@ class SoftmaxSums:
         self.mass, self.norms2 = mass, norms2
         self.n_samples, n_features = blocks.shape
         self.n_columns, self.n_nonzero = n_features + 1, blocks.n_nonzero
-        # As for `LinearSums`: squares of single precision must not overflow.
-        is_safe = norms2.max() < np.sqrt(np.finfo(np.float32).max)
+        is_safe = norms2.max() < LARGEST_SINGLE_NORM2
         is_worth_it = self.n_columns >= MANY_COLUMNS and not blocks.is_sparse
         self._sample_dtype = np.float32 if is_safe and is_worth_it else np.float64
 
@@ -225,6 +224,11 @@ class SoftmaxSums:
 
         def add(X, part):
             codes, n_rows = self.codes[part], part.stop - part.start
+            if not sparse.issparse(X):
+                members = np.zeros((self.n_classes, n_rows))
+                mass = 1 / self.n_samples if self.mass is None else self.mass[part]
+                members[codes, np.arange(n_rows)] = mass
+                return np.column_stack([members @ X, members.sum(axis=1)])
             rows = np.argsort(codes, kind="stable")
             mass = np.full(n_rows, 1 / self.n_samples)
             if self.mass is not None:
@@ -233,9 +237,7 @@ class SoftmaxSums:
             members = sparse.csr_array(
                 (mass, rows, np.append(0, ends)), shape=(self.n_classes, n_rows)
             )
-            sums = members @ X
-            sums = sums.toarray() if sparse.issparse(sums) else sums
-            return np.column_stack([sums, members.sum(axis=1)])
+            return np.column_stack([(members @ X).toarray(), members.sum(axis=1)])
 
         return sum(self.blocks.map(add))
 

@@ -16,9 +16,10 @@ SCALAR_RATES = {
 }
 COORDINATE_RATES = {"adagrad": None, "rmsprop": 0.001, "adadelta": 1.0}
 # Rows whose mean size is measured for the first step of AdaGrad, at most, and numbers
-# in them: of long rows, a few tell as much.
+# in them: of long rows, a few tell as much. Those of a sparse matrix are in some runs.
 ROWS_MEASURED = 1000
 NUMBERS_MEASURED = 200_000
+RUNS_MEASURED = 8
 
 
 def make_rate(name, eta0, power_t, alpha):
@@ -76,6 +77,20 @@ def coefficients(states, average):
     return coef, np.array([state[prefix + "intercept"][0] for state in states])
 
 
+def mean_size(X, n_rows):
+    """Return the mean ||x||_1 of about so many rows of a CSR matrix.
+
+    They are runs of rows, which are read where they lie.
+    """
+    length = -(-n_rows // RUNS_MEASURED)
+    starts = np.linspace(0, X.shape[0] - length, RUNS_MEASURED).astype(np.intp)
+    begins, ends = X.indptr[starts], X.indptr[starts + length]
+    total = sum(
+        np.abs(X.data[begin:end]).sum() for begin, end in zip(begins, ends, strict=True)
+    )
+    return total / (length * RUNS_MEASURED)
+
+
 def default_eta0(rate, data, target):
     """Return the initial step size of a rate, from the data's own scale for AdaGrad.
 
@@ -90,6 +105,8 @@ def default_eta0(rate, data, target):
     n_numbers = X.nnz if sparse.issparse(X) else X.size
     most = max(NUMBERS_MEASURED * X.shape[0] // max(n_numbers, 1), 1)
     every = max(n_rows // min(most, ROWS_MEASURED), 1)
+    if sparse.issparse(X) and data.mass is None:
+        return 3 * target.spread / (1 + mean_size(X, max(n_rows // every, 1)))
     if data.mass is not None:
         some = X[np.flatnonzero(data.mass)[::every]]
     elif data.is_source:

@@ -8,6 +8,8 @@ from sklearn_awsgd._linear.curvature import expectation, row_chunks
 
 # From here on dense rows are sampled in single precision: products are what costs.
 MANY_COLUMNS = 256
+# Squares of single precision must not overflow.
+LARGEST_SINGLE_NORM2 = float(np.sqrt(np.finfo(np.float32).max))
 # Rows whose sizes are computed together.
 ROWS_IN_PART = 2**16
 
@@ -42,8 +44,7 @@ class LinearSums:
         self.mass, self.norms2 = mass, norms2
         self.n_samples, n_features = blocks.shape
         self.n_columns, self.n_nonzero = n_features + 1, blocks.n_nonzero
-        # Squares of single precision must not overflow.
-        is_safe = norms2.max() < np.sqrt(np.finfo(np.float32).max)
+        is_safe = norms2.max() < LARGEST_SINGLE_NORM2
         is_worth_it = self.n_columns >= MANY_COLUMNS
         self._sample_dtype = np.float32 if is_safe and is_worth_it else np.float64
 

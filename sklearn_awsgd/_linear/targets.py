@@ -138,7 +138,12 @@ def are_plain_labels(y):
     Integers and texts are classes, and no regression, if each comes twice on average.
     To ask takes scikit-learn as long as some passes over few rows.
     """
-    return y.ndim == 1 and y.dtype.kind in "biuU" and 2 * len(distinct(y)) <= len(y)
+    if y.ndim != 1 or y.dtype.kind not in "biuU":
+        return False
+    if y.dtype.kind in "iu" and 2 * (int(y.max()) - int(y.min()) + 1) <= len(y):
+        # There cannot be more.
+        return True
+    return 2 * len(distinct(y)) <= len(y)
 
 
 def distinct(y):
