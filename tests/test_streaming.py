@@ -8,6 +8,7 @@ import pytest
 from scipy import sparse
 
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
+from sklearn_awsgd._linear.streams.seed import seed_of
 from sklearn_awsgd.samplers import StrataSampler, UniformSampler
 
 SAMPLERS = {
@@ -380,3 +381,28 @@ def test_products_that_overflow_are_refused(of_X, of_y, rng):
     X, y = rng.standard_normal((20, 3)), rng.standard_normal(20)
     with pytest.raises(ValueError, match=r"overflow.*StandardScaler"):
         AWSGDRegressor().partial_fit(of_X * X, of_y * y)
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "multinomial", "squared_error"])
+@pytest.mark.parametrize("penalty", ["l1", "l2"])
+def test_curvature_that_training_knows_is_that_of_a_new_look(
+    loss, penalty, monkeypatch
+):
+    """What a stream begins with, where the last pass has told the curvatures."""
+    rng = np.random.default_rng(0)
+    X = sparse.random(300, 3500, 0.02, format="csr", random_state=rng)
+    tasks = []
+
+    def keep(task):
+        tasks.append(task)
+        return seed_of(task)
+
+    monkeypatch.setattr("sklearn_awsgd._linear.base.seed_of", keep)
+    AWSGDClassifier(loss, penalty=penalty, alpha=1e-3, random_state=0).fit(
+        X, rng.integers(0, 3, 300)
+    )
+    for task in tasks:
+        assert task.row_curvatures is not None
+        known = seed_of(task)[0]
+        task.row_curvatures = None
+        np.testing.assert_allclose(known, seed_of(task)[0], rtol=1e-9, atol=1e-12)

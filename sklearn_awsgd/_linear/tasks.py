@@ -46,6 +46,8 @@ class Task(ABC):
     generator: np.random.PCG64
     # Of the loss near the parameters, as `Objective.curvature`, if a descent knows it.
     curvature: np.ndarray | None = None
+    # Of each row at the parameters, as `Evaluation.curvatures`, likewise.
+    row_curvatures: np.ndarray | None = None
     # Takes v to the parameters of the task that this one stands for, if there is one.
     leave: Callable | None = None
 

@@ -104,6 +104,7 @@ def train_to_optimum(task, draws, budget, log):
         if left.max_passes <= 0:
             return outcome
         report = descend_within(span_cost(task), task, outcome, left, log, dual_point)
+    task.row_curvatures = report.end.curvatures
     return conclude(task, outcome, report, draws.n_rows)
 
 

@@ -50,6 +50,7 @@ def seed_of(task):
     if data.mass is not None:
         a = data.mass * (n * data.total)
     X, y, norms2 = data.X, task.target.values, data.norms2
+    known = None if has_lines else task.row_curvatures
     # Making a generator takes longer than all the rest of a small task.
     rng = np.random.default_rng(0) if n > FEWEST_ROWS else None
     # To take most of the rows would cost more than to look at all.
@@ -59,19 +60,15 @@ def seed_of(task):
         some, times = data.blocks.sample(size, MOST_LOOKED_AT, rng)
         X, y, norms2 = data.blocks.take(some), y[some], norms2[some]
         a = a[some] * times
+        known = None if known is None else known[some]
     elif data.is_source:
         X = X[:]
     a = np.ascontiguousarray(a)
     v = task.parameters().reshape(task.n_models, -1)
-    scores = X @ v[:, :-1].T + v[:, -1]
+    h = _curvatures(problem, X, y, a, v) if known is None else a * known
     if task.n_models > 1:
-        p = softmax(scores, axis=1)
-        h = 0.5 * a * (1 - np.einsum("ij,ij->i", p, p))
-        return _diagonal(X, h), v, float(n)
-    values = np.empty((3, len(a)))
-    z = np.ascontiguousarray(scores[:, 0], dtype=np.float64)
-    problem.evaluate(np.asarray(y, dtype=np.float64), z, a, values)
-    h = values[2]
+        # Half of the trace is what a class has at most.
+        return _diagonal(X, h / 2), v, float(n)
     if not is_narrow(X):
         return _diagonal(X, h), v[0], float(n)
     size = h * (norms2 + 1)
@@ -81,6 +78,18 @@ def seed_of(task):
     rows.append(X[chosen])
     rows.add_gram(h[chosen] * times, curvature)
     return curvature, v[0], float(n)
+
+
+def _curvatures(problem, X, y, a, v):
+    """Return the curvature of rows; of softmax regression, its trace."""
+    scores = X @ v[:, :-1].T + v[:, -1]
+    if len(v) > 1:
+        p = softmax(scores, axis=1)
+        return a * (1 - np.einsum("ij,ij->i", p, p))
+    values = np.empty((3, len(a)))
+    z = np.ascontiguousarray(scores[:, 0], dtype=np.float64)
+    problem.evaluate(np.asarray(y, dtype=np.float64), z, a, values)
+    return values[2]
 
 
 def _diagonal(X, h):
