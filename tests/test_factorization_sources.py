@@ -109,7 +109,7 @@ def opened(X, sampler, n_draws, **settings):
 
     data = SourceEntries(IndexedRows(X), check, allow_nan=True)
     data.survey()
-    draws = data.draws(np.random.PCG64(0), n_draws or data.n_entries, 1)
+    draws = data.draws(np.random.PCG64(0), n_draws or data.n_entries, 1, n_threads=1)
     seen = []
     state = {"rows": np.zeros((N, 8)), "row_bias": np.zeros(N)}
     problem = SourceProblem(state, lambda block, own: Recorder(seen))
@@ -134,7 +134,7 @@ def test_a_shuffled_pass_has_every_entry_once(kind):
             while done < data.n_entries:
                 size = min(777, data.n_entries - done)
                 before = len(seen)
-                assert draws.run(problem, passes, size, None, sums) == size
+                assert passes.run(problem, size, None, sums) == size
                 done += size
                 blocks.add(passes._k)
                 assert sum(map(len, seen[before:])) == size
@@ -148,7 +148,7 @@ def test_a_shuffled_pass_has_every_entry_once(kind):
         for _ in draws.rows:
             passes.begin_block(problem)
             rows = draws.rows[passes._k]
-            passes.run(passes.n_left, np.zeros(len(SUMS)))
+            passes.run_block(passes.n_left, np.zeros(len(SUMS)))
             passes.end_block()
             points = np.concatenate(seen)
             np.add.at(found, (rows[points["i"]], points["j"]), 1)
@@ -174,10 +174,10 @@ def test_learned_draws_are_unbiased_over_a_pass(kind, update):
             q, rows = passes._opened.densities(), draws.rows[passes._k]
             n_entries = data.row_counts[rows].sum()
             assert_allclose(q.sum(), n_entries, rtol=1e-12)
-            passes.run(20, np.zeros(len(SUMS)))
+            passes.run_block(20, np.zeros(len(SUMS)))
             points = seen[0]
             assert_allclose(points["q"], q[points["i"], points["j"]], rtol=1e-12)
-            passes.run(passes.n_left, np.zeros(len(SUMS)))
+            passes.run_block(passes.n_left, np.zeros(len(SUMS)))
             passes.end_block()
             seen.clear()
     if update == "moments":
@@ -203,7 +203,7 @@ def test_what_is_learned_of_rows_is_recalled():
             else:
                 assert (table[:, 1] > 0).any()
                 assert_array_equal(table[:, 1], known["table"][:, 1])
-            passes.run(passes.n_left, np.zeros(len(SUMS)))
+            passes.run_block(passes.n_left, np.zeros(len(SUMS)))
             passes.end_block()
 
 

@@ -7,10 +7,12 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_array
 
+from sklearn_awsgd._factorization.grid import GridPasses, count_parts
 from sklearn_awsgd._factorization.row_solver import row_blocks
 from sklearn_awsgd._linear.blocks import Blocks
 from sklearn_awsgd._spaces import EntryCosts, EntrySpace
 from sklearn_awsgd._validation import check_costs, check_sparse
+from sklearn_awsgd.samplers import UniformSampler
 
 # Ranges of the entries for which the losses are losses.
 RANGES = {"log_loss": (0, 1), "poisson": (0, np.inf)}
@@ -167,9 +169,9 @@ class EntryData:
         start, columns = self.places()
         return EntrySpace(self.X.shape, self.kind, start, columns, costs=self.costs)
 
-    def draws(self, generator, pass_length, batch_size):
+    def draws(self, generator, pass_length, batch_size, n_threads):
         """Return what opens samplers of the entries, with a random stream."""
-        return EntryDraws(self, generator)
+        return EntryDraws(self, generator, n_threads)
 
     def blocks(self):
         """Yield entries of rows that are looked at together, and where they are."""
@@ -209,13 +211,13 @@ class EntryDraws:
         The entries.
     generator : numpy.random.BitGenerator
         Random stream.
+    n_threads : int
+        Threads for shuffled passes.
     """
 
-    # The solver chooses its loop.
-    run = None
-
-    def __init__(self, data, generator):
+    def __init__(self, data, generator, n_threads):
         self._space, self._generator = data.space(), generator
+        self._threads = data.row_blocks(n_threads)
         self.costs = None if data.costs is None else data.costs.kernel
 
     def __enter__(self):
@@ -226,8 +228,12 @@ class EntryDraws:
 
     def open(self, sampler):
         """Return what draws entries."""
-        sampler.prepare(self._space, n_problems=1, n_groups=1, strata=None)
-        return sampler.open(self._space, None, 0, self._generator)
+        space, generator = self._space, self._generator
+        n_parts, n_bands = count_parts(space.entries.n_entries, space.shape)
+        if isinstance(sampler, UniformSampler) and n_parts > 1:
+            return GridPasses(space.entries, generator, self._threads, n_parts, n_bands)
+        sampler.prepare(space, n_problems=1, n_groups=1, strata=None)
+        return sampler.open(space, None, 0, generator)
 
 
 def check_entries(X, entry_weight, missing_values, unstored, loss, to_train=True):

@@ -103,8 +103,9 @@ class AWSGDMatrixFactorization(FactorizationModel):
         Whether to print a line for each pass: its number, seconds, the objective and
         the fall that `tol` asks for; and what the trial of ``sampler="auto"`` gave.
     n_jobs : int, default=None
-        Threads for exact solutions, of the end of ``fit`` and of ``transform``; -1 for
-        all processors. It changes no result.
+        Threads for shuffled passes after the first, up to eight, and for exact
+        solutions, of the end of ``fit`` and of ``transform``; -1 for all processors. It
+        changes no result.
     random_state : int, RandomState instance or None, default=None
         Seed of the first factors and of the draws.
 

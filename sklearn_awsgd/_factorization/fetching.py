@@ -89,7 +89,7 @@ class SourceEntries:
         """The rows, block by block, one ahead."""
         return SourceBlocks(self.X)
 
-    def draws(self, generator, pass_length, batch_size):
+    def draws(self, generator, pass_length, batch_size, n_threads):
         """Return what opens samplers of the entries, block by block."""
         return SourceDraws(self, generator, pass_length, batch_size)
 
@@ -221,38 +221,6 @@ class SourceDraws:
         """Return what draws entries."""
         return BlockPasses(self, sampler)
 
-    @staticmethod
-    def run(problem, passes, n_draws, batch, sums, draw_counts=None, costs=None):
-        """Run AW-SGD for some draws, as :func:`sklearn_awsgd._kernels._loop.run` does.
-
-        Parameters
-        ----------
-        problem : SourceProblem
-            Changed in place.
-        passes : BlockPasses
-            Goes on from where it has been.
-        n_draws : int
-            Number of draws.
-        batch : ndarray
-            Not used: samplers of blocks have their own.
-        sums : ndarray
-            Sums over the draws, added to.
-        draw_counts, costs : None
-            Not used.
-        """
-        done = 0
-        while done < n_draws:
-            if passes.n_left == 0:
-                passes.begin_block(problem)
-            size = min(passes.n_left, n_draws - done)
-            n_done = passes.run(size, sums)
-            done += n_done
-            if passes.n_left == 0:
-                passes.end_block()
-            if n_done < size:
-                break
-        return done
-
 
 class BlockPasses:
     """Passes of one sampler over the blocks of a source.
@@ -284,6 +252,35 @@ class BlockPasses:
         k = self._order.pop()
         return k, self._draws.fetch(k)
 
+    def run(self, problem, n_draws, batch, sums, draw_counts=None, costs=None):
+        """Run AW-SGD for some draws, as :func:`sklearn_awsgd._kernels._loop.run` does.
+
+        Parameters
+        ----------
+        problem : SourceProblem
+            Changed in place.
+        n_draws : int
+            Number of draws.
+        batch : ndarray
+            Not used: samplers of blocks have their own.
+        sums : ndarray
+            Sums over the draws, added to.
+        draw_counts, costs : None
+            Not used.
+        """
+        done = 0
+        while done < n_draws:
+            if self.n_left == 0:
+                self.begin_block(problem)
+            size = min(self.n_left, n_draws - done)
+            n_done = self.run_block(size, sums)
+            done += n_done
+            if self.n_left == 0:
+                self.end_block()
+            if n_done < size:
+                break
+        return done
+
     def begin_block(self, problem):
         """Wait for the next block, and begin to read the one after."""
         k, read = self._ahead or self._fetch()
@@ -304,7 +301,7 @@ class BlockPasses:
         self._problem = problem.make(data, problem.state | self._own)
         self.n_left = self._draws.n_draws[k]
 
-    def run(self, n_draws, sums):
+    def run_block(self, n_draws, sums):
         """Take draws of the block; return their number, less where steps overflow."""
         problem, opened = self._problem, self._opened
         batch_size = max(self._draws.batch_size, opened.patience)

@@ -154,6 +154,7 @@ def run(estimator, problem, data, budget, log, streaming):
             estimator._generator,
             log,
             trying=trying,
+            n_threads=effective_n_jobs(estimator.n_jobs),
             pass_length=draws_of_pass(estimator, data),
             budget=budget,
             batch_size=estimator.batch_size,

@@ -33,7 +33,9 @@ def padded(factors):
     return result
 
 
-def run_passes(problem, data, sampler, generator, log, *, trying, **settings):
+def run_passes(
+    problem, data, sampler, generator, log, *, trying, n_threads=1, **settings
+):
     """Run passes; return the outcome and the opened sampler of the last one.
 
     Parameters
@@ -50,6 +52,8 @@ def run_passes(problem, data, sampler, generator, log, *, trying, **settings):
         Added to.
     trying : bool
         Whether to go over to shuffled passes where learning does not pay.
+    n_threads : int, default=1
+        Threads for shuffled passes.
     **settings : dict
         Of :func:`sklearn_awsgd._solver.runs.solve`.
 
@@ -60,9 +64,11 @@ def run_passes(problem, data, sampler, generator, log, *, trying, **settings):
     opened : compiled Sampler, OpenedSampler or SourceDraws
         What drew.
     """
-    draws = data.draws(generator, settings["pass_length"], settings["batch_size"])
+    draws = data.draws(
+        generator, settings["pass_length"], settings["batch_size"], n_threads
+    )
     with draws:
-        settings |= {"costs": draws.costs, "run": draws.run}
+        settings["costs"] = draws.costs
         opened = draws.open(sampler)
         if trying:
             gain = _try_learning(problem, opened, data, log, settings)
@@ -101,7 +107,6 @@ def _try_learning(problem, opened, data, log, settings):
         batch_size=settings["batch_size"],
         log=trial,
         costs=settings["costs"],
-        run=settings["run"],
     )
     log.extend([trial])
     gain = outcome.variance_gain

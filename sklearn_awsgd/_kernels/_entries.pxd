@@ -39,8 +39,6 @@ cdef class Entries:
     cdef bint dense, missing
     # Sets x.entry of cell (x.i, x.j) of a matrix without missing entries.
     cdef void locate(self, Point* x) noexcept nogil
-    # Sets x.i, x.j and x.entry to those of the entry with number e.
-    cdef void point_at(self, Py_ssize_t e, Point* x) noexcept nogil
     # Sets x to the stored entry with number e.
     cdef void stored_at(self, Py_ssize_t e, Point* x) noexcept nogil
 
@@ -79,7 +77,7 @@ cdef inline Py_ssize_t guess(GuideTable table, double u) noexcept nogil:
 
 
 cdef enum:
-    CHUNKS_OF_BLOCK = 32
+    CHUNKS_OF_DECK = 32
 
 
 cdef struct Shuffle:
@@ -93,10 +91,13 @@ cdef struct Shuffle:
 @cython.final
 cdef class ShuffledEntries(RandomSampler):
     cdef Entries entries
-    # Where the pass is: in its chunks, and in the block that is dealt.
-    cdef Shuffle chunk_order, block_order
+    # The entries that are dealt: all, or those of some rows and columns.
+    cdef readonly Py_ssize_t n_entries
+    cdef Py_ssize_t first_row, first_column, n_columns, first
+    # Where the pass is: in its chunks, and in the deck that is dealt.
+    cdef Shuffle chunk_order, deck_order
     cdef int chunk_bits
     cdef Py_ssize_t n_chunks
-    # First entries of the chunks of the block.
-    cdef Py_ssize_t starts[CHUNKS_OF_BLOCK]
-    cdef void next_block(self) noexcept nogil
+    # First entries of the chunks of the deck.
+    cdef Py_ssize_t starts[CHUNKS_OF_DECK]
+    cdef void next_deck(self) noexcept nogil

@@ -8,10 +8,11 @@ cimport cython
 from sklearn_awsgd._kernels._rows cimport PREFETCH
 
 cdef enum:
-    # Entries of a chunk and of a block, as powers of two: rows, columns and values of a
-    # block are some hundred kilobytes.
+    # Entries of a chunk, as a power of two: rows, columns and values of a deck are some
+    # hundred kilobytes. Parts of a matrix have few entries, of which few decks would
+    # leave many places empty.
     CHUNK_BITS = 9
-    BLOCK_BITS = 14
+    PART_CHUNK_BITS = 5
     # Cells of a guide table for each item.
     CELLS_OF_ITEM = 4
 
@@ -44,28 +45,48 @@ cdef class Entries:
         self.columns = columns
         if self.missing:
             self.n_entries = len(columns)
+        self.by_column = None
         self.rows = np.repeat(
             np.arange(self.n_rows, dtype=np.int32), np.diff(row_start)
         )
-        if self.missing:
-            counts = np.bincount(columns, minlength=self.n_columns)
-            self.column_start = np.concatenate([[0], np.cumsum(counts)]).astype(np.intp)
-            self.sort_by_column()
+
+    def sort(self, const int[::1] row_labels, const int[::1] column_labels, n_labels):
+        """Sort the stored entries by the sum of the labels of row and column.
+
+        It takes linear time, and entries of one label stay in their order.
+
+        Returns
+        -------
+        order : ndarray of shape (n_stored,)
+            Numbers of the entries.
+        start : ndarray of shape (n_labels + 1,)
+            Where those of each label begin.
+        """
+        cdef Py_ssize_t e, n_stored = self.columns.shape[0]
+        cdef Py_ssize_t[::1] order = np.empty(n_stored, dtype=np.intp)
+        cdef Py_ssize_t[::1] free = np.zeros(n_labels + 1, dtype=np.intp)
+        cdef int label
+        with nogil:
+            for e in range(n_stored):
+                free[1 + row_labels[self.rows[e]] + column_labels[self.columns[e]]] += 1
+        start = np.cumsum(free)
+        free = start.copy()
+        with nogil:
+            for e in range(n_stored):
+                label = row_labels[self.rows[e]] + column_labels[self.columns[e]]
+                order[free[label]] = e
+                free[label] += 1
+        return np.asarray(order), start
 
     def sort_by_column(self):
-        """Fill `by_column` and `column_rows`, in linear time."""
-        cdef Py_ssize_t[::1] order = np.empty(self.n_entries, dtype=np.intp)
-        cdef int[::1] rows = np.empty(self.n_entries, dtype=np.int32)
-        cdef Py_ssize_t[::1] free = np.array(self.column_start)
-        cdef Py_ssize_t e, place
-        with nogil:
-            for e in range(self.n_entries):
-                place = free[self.columns[e]]
-                free[self.columns[e]] += 1
-                order[place] = e
-                rows[place] = self.rows[e]
-        self.by_column = order
-        self.column_rows = rows
+        """Have `column_start`, `by_column` and `column_rows`, for draws by column."""
+        if self.by_column is None:
+            no_labels = np.zeros(self.n_rows, dtype=np.int32)
+            columns = np.arange(self.n_columns, dtype=np.int32)
+            self.by_column, self.column_start = self.sort(
+                no_labels, columns, self.n_columns
+            )
+            self.column_rows = np.asarray(self.rows)[np.asarray(self.by_column)]
 
     cdef void locate(self, Point* x) noexcept nogil:
         cdef Py_ssize_t low, high, middle
@@ -83,18 +104,23 @@ cdef class Entries:
         if low < self.row_start[x.i + 1] and self.columns[low] == x.j:
             x.entry = low
 
-    cdef void point_at(self, Py_ssize_t e, Point* x) noexcept nogil:
-        if self.missing:
-            self.stored_at(e, x)
-        else:
-            x.i = e // self.n_columns
-            x.j = e - x.i * self.n_columns
-            self.locate(x)
-
     cdef void stored_at(self, Py_ssize_t e, Point* x) noexcept nogil:
         x.i = self.rows[e]
         x.j = self.columns[e]
         x.entry = e
+
+    def reordered(self, order):
+        """Return the entries that are stored in another order, to deal from."""
+        cdef Entries result = Entries.__new__(Entries)
+        result.n_rows, result.n_columns = self.n_rows, self.n_columns
+        result.kind, result.missing = "missing", True
+        result.n_entries = len(order)
+        result.rows, result.columns = (side[order] for side in self.places())
+        return result
+
+    def places(self):
+        """Return the rows and the columns of the entries that are stored."""
+        return np.asarray(self.rows), np.asarray(self.columns)
 
     def row_counts(self):
         """Return the number of entries of each row."""
@@ -105,7 +131,7 @@ cdef class Entries:
     def column_counts(self):
         """Return the number of entries of each column."""
         if self.missing:
-            return np.diff(self.column_start)
+            return np.bincount(self.columns, minlength=self.n_columns)
         return np.full(self.n_columns, self.n_rows)
 
 
@@ -146,6 +172,14 @@ cdef class GuideTable:
             self.guide[cell] = <int> k
 
 
+cdef int bits_below(Py_ssize_t n) noexcept nogil:
+    """The bits of the numbers below n."""
+    cdef int n_bits = 0
+    while (1LL << n_bits) < n:
+        n_bits += 1
+    return n_bits
+
+
 cdef void set_up(Shuffle* order, int n_bits) noexcept nogil:
     order.mask = (1ULL << n_bits) - 1
     order.shift = (n_bits + 1) // 2
@@ -180,8 +214,8 @@ cdef class ShuffledEntries(RandomSampler):
     """Shuffled passes over the entries: every one once, then a new order.
 
     Chunks of neighbouring entries are dealt in random order; as many as fit into a
-    cache make a block, whose entries are dealt in random order. So memory is read about
-    once in a pass and not once for each entry. A matrix with fewer entries than a block
+    cache make a deck, whose entries are dealt in random order. So memory is read about
+    once in a pass and not once for each entry. A matrix with fewer entries than a deck
     is shuffled as a whole.
 
     Parameters
@@ -194,49 +228,75 @@ cdef class ShuffledEntries(RandomSampler):
 
     def __init__(self, generator, Entries entries):
         super().__init__(generator)
-        cdef Py_ssize_t last = entries.n_entries - 1
-        cdef int n_bits = max(int(last).bit_length(), 1)
         self.entries = entries
-        self.chunk_bits = min(n_bits, CHUNK_BITS)
-        self.n_chunks = (last >> self.chunk_bits) + 1
-        set_up(&self.block_order, min(n_bits, BLOCK_BITS))
-        set_up(&self.chunk_order, max(int(self.n_chunks - 1).bit_length(), 1))
         self.patience = POINTS_AHEAD
+        everything = slice(0, entries.n_rows), slice(0, entries.n_columns)
+        self.turn_to(*everything, slice(0, entries.n_entries), CHUNK_BITS)
 
-    cdef void next_block(self) noexcept nogil:
+    def turn_to(self, rows, columns, part, chunk_bits=PART_CHUNK_BITS):
+        """Deal the entries where some rows and columns meet.
+
+        Parameters
+        ----------
+        rows, columns : slice
+            The rows and the columns.
+        part : slice
+            Where their entries are among all, if some are missing.
+        chunk_bits : int
+            Entries of a chunk, as a power of two.
+        """
+        self.first, self.first_row, self.first_column = 0, rows.start, columns.start
+        self.n_columns = columns.stop - columns.start
+        self.n_entries = (rows.stop - rows.start) * self.n_columns
+        if self.entries.missing:
+            self.first, self.n_entries = part.start, part.stop - part.start
+        self.chunk_bits = min(bits_below(self.n_entries), chunk_bits)
+        self.n_chunks = ((self.n_entries - 1) >> self.chunk_bits) + 1
+        set_up(&self.chunk_order, bits_below(self.n_chunks))
+        set_up(&self.deck_order, 1)
+
+    cdef void next_deck(self) noexcept nogil:
         cdef int filled = 0, slot
-        cdef Py_ssize_t chunk, e, size
+        cdef Py_ssize_t chunk, e, size, first
         if self.chunk_order.position > self.chunk_order.mask:
             shuffle(&self.chunk_order, self.bits)
-        for slot in range(CHUNKS_OF_BLOCK):
+        for slot in range(CHUNKS_OF_DECK):
             # Where the pass has no chunk left there is none of its entries.
-            self.starts[slot] = self.entries.n_entries
-        while filled < CHUNKS_OF_BLOCK:
+            self.starts[slot] = self.n_entries
+        while filled < CHUNKS_OF_DECK:
             if self.chunk_order.position > self.chunk_order.mask:
                 break
             chunk = <Py_ssize_t> deal(&self.chunk_order)
             if chunk < self.n_chunks:
                 self.starts[filled] = chunk << self.chunk_bits
                 if self.entries.missing:
+                    first = self.first + self.starts[filled]
                     # In order this is quicker than entry by entry.
-                    size = self.entries.n_entries - self.starts[filled]
+                    size = self.n_entries - self.starts[filled]
                     for e in range(0, min(1 << self.chunk_bits, size), 16):
-                        PREFETCH(&self.entries.rows[self.starts[filled] + e])
-                        PREFETCH(&self.entries.columns[self.starts[filled] + e])
+                        PREFETCH(&self.entries.rows[first + e])
+                        PREFETCH(&self.entries.columns[first + e])
                 filled += 1
-        shuffle(&self.block_order, self.bits)
+        set_up(&self.deck_order, self.chunk_bits + bits_below(filled))
+        shuffle(&self.deck_order, self.bits)
 
     cdef void draw(self, Point* x) noexcept nogil:
         cdef unsigned long long place, within = (1ULL << self.chunk_bits) - 1
         cdef Py_ssize_t e
         while True:
-            if self.block_order.position > self.block_order.mask:
-                self.next_block()
-            place = deal(&self.block_order)
+            if self.deck_order.position > self.deck_order.mask:
+                self.next_deck()
+            place = deal(&self.deck_order)
             e = self.starts[place >> self.chunk_bits] + <Py_ssize_t> (place & within)
-            if e < self.entries.n_entries:
+            if e < self.n_entries:
                 break
-        self.entries.point_at(e, x)
+        if self.entries.missing:
+            self.entries.stored_at(self.first + e, x)
+        else:
+            x.i = e // self.n_columns
+            x.j = self.first_column + e - x.i * self.n_columns
+            x.i += self.first_row
+            self.entries.locate(x)
         x.origin = 0
         x.q = 1.0
 
@@ -261,7 +321,7 @@ def scatter(Entries entries, values):
     """Return an array of the matrix's shape with values at the entries."""
     result = np.zeros((entries.n_rows, entries.n_columns))
     if entries.missing:
-        result[np.asarray(entries.rows), np.asarray(entries.columns)] = values
+        result[entries.places()] = values
     else:
         result[:] = values
     return result

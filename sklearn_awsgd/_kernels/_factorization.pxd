@@ -12,6 +12,7 @@ cdef class FactorizationProblem(Problem):
     cdef double epsilon, alpha, eta0, offset, power, baseline, gain
     cdef double unstored_weight
     cdef Py_ssize_t n_components
+    cdef tuple settings
     # State that outlives the problem: arrays of the caller, changed in place.
     cdef readonly dict state
     cdef double[:, ::1] rows, columns

@@ -247,6 +247,7 @@ cdef class FactorizationProblem(Problem):
     """
 
     def __init__(self, stored, state, Loss loss, double alpha, biases, rate):
+        self.settings = stored, loss, alpha, biases, rate
         self.narrow = stored.values.dtype == np.float32
         if self.narrow:
             self.values32 = stored.values
@@ -272,6 +273,19 @@ cdef class FactorizationProblem(Problem):
         self.offset = rate.offset
         self.power = rate.power
         self.proximal = rate.proximal
+
+    def share(self, clocks, order=None):
+        """Return problems of the same factors, each with a clock of its own.
+
+        With `order` their stored entries are in another order.
+        """
+        stored, *settings = self.settings
+        if order is not None:
+            stored = stored.reordered(order)
+        return [
+            FactorizationProblem(stored, self.state | {"clock": clock}, *settings)
+            for clock in clocks
+        ]
 
     cdef void step(self, Point* x, double weight) noexcept nogil:
         cdef double* u = &self.rows[x.i, 0]

@@ -50,6 +50,12 @@ cdef class Costs:
             return self.rows[x.i] + self.columns[x.j]
         return self.rows[x.i]
 
+    def reordered(self, order):
+        """Return the same for entries in another order."""
+        if self.entries is None:
+            return self
+        return Costs(entries=np.asarray(self.entries)[order])
+
     def charge(self, Point[::1] points):
         """Set the costs of points."""
         cdef Py_ssize_t b

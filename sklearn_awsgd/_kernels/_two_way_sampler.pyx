@@ -35,6 +35,7 @@ cdef class TwoWayDraws(LearnedEntryDraws):
 
     def __init__(self, generator, entries, state, setting, entry_costs=None):
         super().__init__(generator, entries, state, setting)
+        entries.sort_by_column()
         size = self.entries.n_rows + self.entries.n_columns
         self.bounds[1] = size
         self.n_distributions = 1

@@ -48,6 +48,11 @@ class StoredValues(NamedTuple):
     weights: np.ndarray | None = None
     unstored_weight: float = 1.0
 
+    def reordered(self, order):
+        """Return the same entries in another order."""
+        weights = None if self.weights is None else self.weights[order]
+        return StoredValues(self.values[order], weights, self.unstored_weight)
+
 
 class Biases(NamedTuple):
     """``z = baseline + gain (b_i + c_j) + <u_i, v_j>``; gain 0 for no biases."""

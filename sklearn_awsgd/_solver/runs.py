@@ -74,7 +74,6 @@ def solve(
     should_stop=None,
     draw_counts=None,
     costs=None,
-    run=None,
 ):
     """Run passes of AW-SGD until a rule says stop.
 
@@ -97,8 +96,6 @@ def solve(
         Draws of each row, added to.
     costs : Costs, default=None
         What draws cost, where that is known.
-    run : callable, default=None
-        Runs a piece, as :func:`run_batches` does; None for one of the two loops.
 
     Returns
     -------
@@ -112,7 +109,7 @@ def solve(
     """
     should_stop = StopRule() if should_stop is None else should_stop
     batch_size = max(batch_size, sampler.patience)
-    run = choose_loop(problem, sampler) if run is None else run
+    run = choose_loop(problem, sampler)
     batch = np.zeros(batch_size, dtype=_loop.POINT)
     outcome = Outcome()
     while (
@@ -154,7 +151,12 @@ def solve(
 
 
 def choose_loop(problem, sampler):
-    """Return the loop for a problem and a sampler: the compiled one if both are."""
+    """Return the loop for a problem and a sampler: the compiled one if both are.
+
+    What goes through a matrix in blocks calls it itself, block by block.
+    """
+    if hasattr(sampler, "run"):
+        return lambda problem, sampler, *arguments: sampler.run(problem, *arguments)
     compiled = isinstance(problem, _loop.Problem) and isinstance(sampler, _loop.Sampler)
     return _loop.run if compiled else run_batches
 
