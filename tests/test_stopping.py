@@ -428,15 +428,18 @@ def test_the_callers_model_is_not_touched_while_scoring(imbalanced, seed):
     np.testing.assert_array_equal(clf.classes_, [0, 1])
 
 
+@pytest.mark.parametrize("loss", ["log_loss", "multinomial"])
 @pytest.mark.parametrize("early_stopping", [False, True])
-def test_an_adaptive_rate_falls_instead_of_stopping(early_stopping, imbalanced, seed):
+def test_an_adaptive_rate_falls_instead_of_stopping(
+    early_stopping, loss, imbalanced, three_classes, seed
+):
     """As often as it takes from 1 to below 1e-6 in steps of a fifth, then it stops."""
-    X, y = imbalanced
-    optimum = AWSGDClassifier(alpha=0.01, tol=1e-6, random_state=seed).fit(X, y)
+    X, y = imbalanced if loss == "log_loss" else three_classes
+    optimum = AWSGDClassifier(loss, alpha=0.01, tol=1e-6, random_state=seed).fit(X, y)
 
     def fit(rate):
         clf = stopping(seed, early_stopping=early_stopping, max_iter=1000, alpha=0.01)
-        return clf.set_params(learning_rate=rate, eta0=1.0).fit(X, y)
+        return clf.set_params(loss=loss, learning_rate=rate, eta0=1.0).fit(X, y)
 
     constant, adaptive = fit("constant"), fit("adaptive")
     n_falls = math.ceil(math.log(1e6, 5))
