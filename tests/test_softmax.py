@@ -16,14 +16,16 @@ from sklearn_awsgd._kernels._softmax_dual import take_steps
 from sklearn_awsgd import AWSGDClassifier
 from sklearn_awsgd._kernels import _softmax_batch
 from sklearn_awsgd._linear import blocks as blocks_module
+from sklearn_awsgd._linear import softmax_objective
 from sklearn_awsgd._linear.blocks import Blocks
-from sklearn_awsgd._linear.phases import softmax_dual
+from sklearn_awsgd._linear.phases import newton, softmax_dual
 from sklearn_awsgd._linear.softmax_objective import (
     ConjugateGradients,
     MeanCurvature,
     SoftmaxObjective,
 )
 from sklearn_awsgd._linear.softmax_sums import SoftmaxSums
+from sklearn_awsgd._linear.sums import MANY_COLUMNS
 
 
 def make_data(rng, n=200, d=8, n_classes=4, scale=1.0):
@@ -360,3 +362,26 @@ def test_wide_rows_by_dual_steps(fit_intercept, weighted, seed, rng, monkeypatch
         assert reached <= (1 + tol) * least + 1e-12
         assert clf.duality_gap_[0] >= reached - least - 1e-9
     np.testing.assert_allclose(clf.coef_, peer.coef_, atol=2e-4)
+
+
+def test_curvature_of_many_columns_is_renewed_late(monkeypatch):
+    """It takes as long as some passes, so fewer of them are worth it."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((500, MANY_COLUMNS)), rng.integers(0, 8, 500)
+    X[:, :8] += 3 * np.eye(8)[y]
+    numbers = []
+    for many in (MANY_COLUMNS, np.inf):
+        made = []
+        monkeypatch.setattr(newton, "MANY_COLUMNS", many)
+        monkeypatch.setattr(
+            softmax_objective,
+            "MeanCurvature",
+            lambda *settings, made=made: (
+                made.append(settings) or MeanCurvature(*settings)
+            ),
+        )
+        model = AWSGDClassifier("multinomial", alpha=1e-4, tol=1e-3, random_state=0)
+        model.fit(X, y)
+        numbers.append(len(made))
+        assert model.history_["objective"][-1] < 0.1 * np.log(8)
+    assert 1 <= numbers[0] < numbers[1]

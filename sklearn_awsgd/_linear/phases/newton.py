@@ -11,6 +11,7 @@ import numpy as np
 
 from sklearn_awsgd._linear.phases import descent
 from sklearn_awsgd._linear.phases.descent import Direction, Proposal
+from sklearn_awsgd._linear.sums import MANY_COLUMNS
 
 # The curvature is used for so many times the passes that its next sample costs, before
 # steps count as slow.
@@ -30,6 +31,10 @@ ROUGH_SHARE = 1 / 6
 # the scaling by the last BFGS pair that took 60 passes instead of 78 on `sparse`
 # of bench_time_to_optimum.py at alpha 1e-6.
 RENEWAL = 0.5
+# That of a matrix takes as long as some passes where columns are many, and waits for
+# this part. Chosen on "many classes" and coco's photographs of bench_softmax.py, where
+# it took .7 and .8 of the time; with the 64 columns of digits it would take 1.2.
+LATE_RENEWAL = 0.1
 # Least and most of a step that is left when it was too long.
 CUT = (0.1, 0.7)
 # Trials of a line search.
@@ -180,12 +185,18 @@ class NewtonDirection(Direction):
             self._start_anew(new, trail)
             return new
         self.inverse.update(new.v - here.v, new.gradient - here.gradient)
-        if self.inverse.rough and new.value < RENEWAL * self.value_sampled:
+        if self.inverse.rough and new.value < self._renewal * self.value_sampled:
             self.inverse.replace(
                 self.objective.inverse_curvature(new, self.n_rows, self.rng, 0)
             )
             self.value_sampled = new.value
         return new
+
+    @property
+    def _renewal(self):
+        """Part of the objective at which a rough curvature is renewed."""
+        is_large = self.objective.n_columns >= MANY_COLUMNS
+        return LATE_RENEWAL if is_large and not self.inverse.diagonal else RENEWAL
 
     def stiffen(self, here, trail):
         n_samples = self.objective.n_samples
