@@ -533,7 +533,7 @@ def test_calibration_finds_slope_and_intercept(rng):
     for start in range(0, 20_000, 50):
         part = slice(start, start + 50)
         missing = [False, False]
-        calibration.observe(scores[part], targets[part], np.ones(50), missing)
+        calibration.observe(scores[part], targets[part], np.ones(50), missing, start)
     np.testing.assert_allclose(
         calibration.parameters, [[0.5, -0.5], [1.0, 0.0]], atol=0.1
     )
@@ -795,6 +795,42 @@ def test_probabilities_are_calibrated_and_scores_are_not(loss, rng, seed):
         clf.partial_fit(rows, labels, classes=[0, 1, 2])
     calibrated, plain = np.mean(losses[15:], axis=0)
     assert calibrated < 0.9 * plain
+
+
+@pytest.mark.parametrize("in_parts", [False, True])
+def test_a_chunk_calibrates_in_parts(in_parts, rng):
+    """The first scores of a chunk are evidence for the others, and it is used at once.
+
+    As far as the model that they are of is not one of far fewer rows.
+    """
+    scores = rng.standard_normal((1000, 1)) * 2 - 3
+    truth = expit(2 * scores + 3)
+    targets = np.where(rng.random(scores.shape) < truth, 1.0, -1.0)
+    found = []
+    for n_learned in (1000, 1_000_000):
+        calibration = Calibration(1, in_parts=in_parts)
+        calibration.observe(scores, targets, np.ones(1000), [False], n_learned)
+        found.append(calibration.parameters[0])
+    half, whole = found
+    if in_parts:
+        assert whole[0] > 1.3
+        assert whole[1] > 1.5
+        np.testing.assert_allclose(half, 0.5 * (whole + np.array([1, 0])), atol=1e-2)
+    else:
+        assert whole[0] < 1.1
+        np.testing.assert_array_equal(half, whole)
+
+
+def test_scores_of_few_rows_do_not_calibrate(rng):
+    """What a model of less than 250 rows has wrong is not what later ones have."""
+    X = rng.standard_normal((500, 20))
+    y = rng.random(500) < expit(2 * X[:, 0])
+    clf = AWSGDClassifier(random_state=0)
+    pending = []
+    for rows, labels in chunks(X, y, 50):
+        clf.partial_fit(rows, labels, classes=[False, True])
+        pending.append(clf._stream.calibration.n_pending)
+    assert pending == [0] * 5 + [50, 100, 150, 200, 0]
 
 
 def test_presence_counts_rows_whatever_the_chunks(rng):

@@ -9,8 +9,54 @@ import numpy as np
 from libc.math cimport copysign, exp, fabs, fmax
 
 from sklearn_awsgd._kernels._losses cimport Loss
+# For WIDE.
+from sklearn_awsgd._kernels._rows cimport PREFETCH  # no-cython-lint
 from sklearn_awsgd._kernels._rows cimport Row, Rows, get_row
 from sklearn_awsgd._kernels._stream cimport implicit_score
+
+cdef extern from *:
+    """
+    /* Both for dense rows. Sums have eight lanes in any case, so that the results do
+       not depend on how wide the registers are. */
+    WIDE static double score_of(
+        const double* x, const double* w, const double* inverse, Py_ssize_t size,
+        double* square
+    ) {
+        double z[8] = {0}, q[8] = {0};
+        Py_ssize_t i = 0, k;
+        for (; i + 8 <= size; i += 8)
+            for (k = 0; k < 8; k++) {
+                z[k] += x[i + k] * w[i + k];
+                q[k] += x[i + k] * x[i + k] * inverse[i + k];
+            }
+        for (k = 0; i < size; i++, k++) {
+            z[k] += x[i] * w[i];
+            q[k] += x[i] * x[i] * inverse[i];
+        }
+        *square = ((q[0] + q[1]) + (q[2] + q[3])) + ((q[4] + q[5]) + (q[6] + q[7]));
+        return ((z[0] + z[1]) + (z[2] + z[3])) + ((z[4] + z[5]) + (z[6] + z[7]));
+    }
+
+    WIDE static void move_along(
+        double delta, const double* __restrict x, const double* __restrict inverse,
+        Py_ssize_t size, double* __restrict theta, double* __restrict w
+    ) {
+        Py_ssize_t i;
+        for (i = 0; i < size; i++) {
+            theta[i] += delta * x[i];
+            w[i] = theta[i] * inverse[i];
+        }
+    }
+    """
+    double score_of(
+        const double* x, const double* w, const double* inverse, Py_ssize_t size,
+        double* square,
+    ) noexcept nogil
+    void move_along(
+        double delta, const double* x, const double* inverse, Py_ssize_t size,
+        double* theta, double* w,
+    ) noexcept nogil
+
 
 cdef enum:
     MOST_TRIALS = 40
@@ -60,11 +106,13 @@ def dual_steps(
             get_row(rows, i, &row)
             z = 0.0
             q = 0.0
-            for m in range(row.size):
-                j = m if row.indices == NULL else row.indices[m]
-                x = row.values[m]
-                z += w[j] * x
-                q += x * x * inverse[j]
+            if row.indices == NULL:
+                z = score_of(row.values, &w[0], &inverse[0], row.size, &q)
+            else:
+                for m in range(row.size):
+                    j, x = row.indices[m], row.values[m]
+                    z += w[j] * x
+                    q += x * x * inverse[j]
             if q <= 0.0:
                 continue
             u = implicit_score(loss, y[i], a[i], z, q, beta[i], &derivative)
@@ -72,6 +120,11 @@ def dual_steps(
             # and beta agree however far the score was solved for.
             delta = (u - z) / q
             beta[i] += delta
+            if row.indices == NULL and threshold == 0.0:
+                move_along(
+                    delta, row.values, &inverse[0], row.size, &theta[0], &w[0]
+                )
+                continue
             for m in range(row.size):
                 j = m if row.indices == NULL else row.indices[m]
                 theta[j] += delta * row.values[m]

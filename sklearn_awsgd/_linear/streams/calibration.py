@@ -14,7 +14,8 @@ from sklearn_awsgd._kernels._losses import LogLoss
 
 # Rows that count, and the weight of a prior at slope 1 and intercept 0.
 WINDOW, PRIOR = 3000.0, 5.0
-# Rows of either class before it begins, and the least and most that it takes in.
+# Rows before it begins, for each class of softmax regression, and the least and most
+# that it takes in.
 FIRST_ROWS, CHUNK, MOST_ROWS = 10, 250, 500
 STEPS = 2
 # The prior as such a quadratic, and the factors that are tried for softmax regression.
@@ -32,14 +33,24 @@ class Calibration:
     ----------
     n_problems : int
         Number of problems, each with two classes.
+    in_parts : bool, default=False
+        Whether the first of many scores are evidence for those behind them, so that it
+        is used one chunk sooner. For wide streams, whose scores are far off from the
+        beginning (newsgroups in chunks of 1,000: losses of .86 to .98, and .90 to .99
+        when the balance drifts). In narrow ones what is off is drift as a rule, which
+        is learned with the chunk (w8a when the balance drifts: 1.04).
     """
 
-    def __init__(self, n_problems):
+    def __init__(self, n_problems, in_parts=False):
         start = np.array([1.0, 0.0])
+        self.in_parts = in_parts
+        # Rows that the model of the last scores had learned, relative to all now. What
+        # it had wrong, one of more rows has less of: used as it is, losses of mnist in
+        # chunks of 1,000 rose by 2 %, with this share by .5 %.
+        self.age = 1.0
         self.point = np.tile(start, (n_problems, 1))
         # A quadratic of each: the three numbers of its matrix, and two of its slope.
         self.known = np.zeros((n_problems, 5))
-        self.seen = np.zeros((n_problems, 2))
         # How far it is behind scores as they are.
         self.behind = np.full(n_problems, HANDICAP)
         self.pending, self.n_pending = [], 0
@@ -51,7 +62,7 @@ class Calibration:
     @property
     def parameters(self):
         """Slope and intercept of each problem, ndarray of shape (n_problems, 2)."""
-        share = expit(-self.behind)[:, None]
+        share = self.age * expit(-self.behind)[:, None]
         return share * self.point + (1 - share) * np.array([1.0, 0.0])
 
     def __call__(self, scores):
@@ -59,7 +70,7 @@ class Calibration:
         slope, intercept = self.parameters.T
         return scores * slope + intercept
 
-    def observe(self, scores, targets, weights, missing):
+    def observe(self, scores, targets, weights, missing, n_learned):
         """Take in the scores of rows before they were learned.
 
         Parameters
@@ -70,8 +81,13 @@ class Calibration:
             What the rows weigh.
         missing : list of bool
             Whether a class of each problem is missing: then the rows do not tell how
-            often it comes, and are left out. As are those of a model that begins anew.
+            often it comes, and are left out. As are those of a model that has only
+            begun.
+        n_learned : int
+            Rows that had been learned before these.
         """
+        if self.in_parts:
+            self.age = n_learned / (n_learned + len(weights))
         if all(missing):
             return
         self.pending.append((scores, targets, weights, missing))
@@ -83,20 +99,20 @@ class Calibration:
         weights = [np.outer(counts, part) for part, counts in parts]
         stride = -(-self.n_pending // MOST_ROWS)
         self.pending, self.n_pending = [], 0
-        self._learn(
-            np.ascontiguousarray(np.concatenate(scores)[::stride].T),
-            np.ascontiguousarray(np.concatenate(targets)[::stride].T),
-            stride * np.concatenate(weights, axis=1)[:, ::stride],
-        )
+        scores, targets = np.concatenate(scores).T, np.concatenate(targets).T
+        weights = stride * np.concatenate(weights, axis=1)
+        n_rows = scores.shape[1]
+        size = CHUNK * stride if self.in_parts else n_rows
+        for start in range(0, n_rows, size):
+            part = slice(start, start + size, stride)
+            parts = scores[:, part], targets[:, part], weights[:, part]
+            self._learn(*map(np.ascontiguousarray, parts))
 
     def _learn(self, scores, targets, weights):
         """Learn from scores, targets and weights of shape (n_problems, n_rows)."""
         totals, gains = weights.sum(axis=1), np.empty(5)
         for k, keep in enumerate(np.exp(-totals / WINDOW)):
-            ready = self.seen[k].min() >= FIRST_ROWS
-            positive = weights[k, targets[k] > 0].sum()
-            self.seen[k] += totals[k] - positive, positive
-            if ready:
+            if totals[k] > 0:
                 known = keep * self.known[k]
                 raw, own = _stream.calibrate(
                     LOG_LOSS,

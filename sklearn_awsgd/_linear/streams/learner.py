@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from sklearn_awsgd._linear.streams.bank import Bank
-from sklearn_awsgd._linear.streams.calibration import Calibration, Temperature
+from sklearn_awsgd._linear.streams.calibration import CHUNK, Calibration, Temperature
 from sklearn_awsgd._linear.streams.contest import Contest
 from sklearn_awsgd._linear.streams.diagonal import SoftmaxStream, WideStream
 from sklearn_awsgd._linear.streams.narrow import NarrowStream
@@ -157,7 +157,11 @@ class StreamLearner:
         self.windows = choose_windows(forgetting, X.shape[1], self.is_narrow)
         self._given = n_classes, bool(fit_intercept), seed
         self.streams = [self._new_stream(X, k) for k in range(n_problems)]
-        self.calibration = Temperature() if n_classes else Calibration(n_problems)
+        self.calibration = (
+            Temperature()
+            if n_classes
+            else Calibration(n_problems, in_parts=not self.is_narrow)
+        )
         self.presences = []
         if n_classes or has_signs:
             self.presences = [Presence(n_classes or 2) for _ in range(n_problems)]
@@ -241,6 +245,7 @@ class StreamLearner:
         v = self.coefficients()
         scores = X @ v[:, :-1].T + v[:, -1]
         balanced, missing = [True] * len(targets), [False] * len(targets)
+        few = [self.n_rows < CHUNK or not p.have_come for p in self.presences]
         for k, presence in enumerate(self.presences):
             codes = targets[k] if self.is_softmax else targets[k] > 0
             missing[k], begun = presence.observe(codes)
@@ -252,8 +257,13 @@ class StreamLearner:
                     self.calibration.forget(k)
                     missing[k] = True
         if self.presences and self.n_rows and problem.is_log_loss:
-            target = targets[0] if self.is_softmax else np.stack(targets, axis=1)
-            self.calibration.observe(scores, target, a, missing)
+            if self.is_softmax:
+                self.calibration.observe(scores, targets[0], a, missing)
+            else:
+                # Scores of a model of few rows say nothing about those of later ones.
+                missing = np.logical_or(missing, few)
+                rows = scores, np.stack(targets, axis=1), a
+                self.calibration.observe(*rows, missing, self.n_rows)
         for k, stream in enumerate(self.streams):
             stream.learn(problem, X, sizes, targets[k], a, count, balanced[k])
         self.n_rows += len(a)

@@ -31,6 +31,11 @@ class Presence:
         # Lists: for single rows they are quicker than arrays.
         self.seen, self.since = [0] * n_classes, [0] * n_classes
 
+    @property
+    def have_come(self):
+        """Whether all classes have begun to come."""
+        return min(self.seen) >= FIRST_ROWS
+
     def observe(self, codes):
         """Take in the classes of some rows.
 
