@@ -250,10 +250,11 @@ def test_auto_keeps_what_pays(missing):
     assert alike.variance_gain_ == 1
     # The trial leaves nothing behind but what was learned about sampling.
     assert alike.t_ == 1 + 4 * np.isfinite(X).sum()
-    X[:3] *= 100
+    # With more heavy rows the gain is close to where "auto" decides: a matter of luck.
+    X[:1] *= 100
     uneven = AWSGDMatrixFactorization(4, **settings).fit(X)
     assert uneven.variance_gain_ > 1.5
-    heavy, light = np.split(uneven.row_probabilities_, [3])
+    heavy, light = np.split(uneven.row_probabilities_, [1])
     assert heavy.min() > 2 * light.mean()
 
 

@@ -10,8 +10,11 @@ cdef class TwoWayDraws(LearnedEntryDraws):
     cdef GuideTable guide
     # dQ/dP that each row and column adds to its entries.
     cdef double[::1] density
-    # Reciprocal of the share of the learned part.
-    cdef double stretch
+    # Probability that a draw comes through each row and column.
+    cdef double[::1] drawn
+    # Reciprocal of the share of the learned part; the share of safe draws that come
+    # through no row or column, and the reciprocal of the others'.
+    cdef double stretch, apart, apart_stretch
     # Row or column of each of the next draws, and where its entry is among theirs.
     cdef Py_ssize_t ways[POINTS_AHEAD]
     cdef Py_ssize_t places[POINTS_AHEAD]

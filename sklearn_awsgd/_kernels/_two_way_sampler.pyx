@@ -11,7 +11,6 @@ from sklearn_awsgd._kernels._entries cimport (
 from sklearn_awsgd._kernels._entry_samplers cimport (
     COLUMN,
     LEARNED,
-    N_FIELDS,
     PROBABILITY,
     SAFE,
     LearnedEntryDraws,
@@ -43,12 +42,18 @@ cdef class TwoWayDraws(LearnedEntryDraws):
         counts = np.concatenate([entries.row_counts(), entries.column_counts()])
         self.base = counts / (2 * entries.n_entries)
         self.density = np.zeros(size)
+        self.drawn = np.zeros(size)
         self.stretch = 1 / (1 - self.mixing)
         self.safe_density = None
         if self.mixing > 0.0 and entry_costs is not None:
             weights = 1 / np.sqrt(entry_costs)
             self.safe_density = weights / weights.mean()
             self.safe = AliasTable(self.safe_density)
+        # Uniform draws are draws of a row or column by its number of entries too.
+        # Without a part of their own the processor need not guess which it will be.
+        asked = self.update == SGD or self.safe_density is not None
+        self.apart = self.mixing if asked else 0.0
+        self.apart_stretch = 1 / (1 - self.apart)
         self.refresh()
 
     cdef double safe_share(self, Py_ssize_t e) noexcept nogil:
@@ -66,21 +71,21 @@ cdef class TwoWayDraws(LearnedEntryDraws):
         cdef const Py_ssize_t* by_column = &self.entries.by_column[0]
         cdef Py_ssize_t n = self.entries.n_rows, n_entries = self.entries.n_entries
         cdef Py_ssize_t k, e
-        cdef double mixing = self.mixing, stretch = self.stretch
+        cdef double apart = self.apart, stretch = self.apart_stretch
         cdef int r
         for r in range(0, 2 * POINTS_AHEAD, 2):
-            if self.numbers[r] >= mixing:
-                ask(self.guide, within(self.numbers[r], mixing, stretch))
+            if self.numbers[r] >= apart:
+                ask(self.guide, within(self.numbers[r], apart, stretch))
         for r in range(0, 2 * POINTS_AHEAD, 2):
-            if self.numbers[r] >= mixing:
-                guess(self.guide, within(self.numbers[r], mixing, stretch))
+            if self.numbers[r] >= apart:
+                guess(self.guide, within(self.numbers[r], apart, stretch))
         for r in range(0, 2 * POINTS_AHEAD, 2):
-            if self.numbers[r] < mixing:
+            if self.numbers[r] < apart:
                 e = below(self.numbers[r + 1], n_entries)
                 PREFETCH(&self.entries.rows[e])
                 PREFETCH(&columns[e])
                 continue
-            k = find(self.guide, within(self.numbers[r], mixing, stretch))
+            k = find(self.guide, within(self.numbers[r], apart, stretch))
             # Where the entry is among those of row or column k.
             if k < n:
                 e = row_start[k]
@@ -96,7 +101,7 @@ cdef class TwoWayDraws(LearnedEntryDraws):
     cdef void draw(self, Point* x) noexcept nogil:
         cdef const double* u = self.next_numbers()
         cdef Py_ssize_t k, e, n = self.entries.n_rows
-        if u[0] < self.mixing:
+        if u[0] < self.apart:
             x.origin = SAFE
             e = below(u[1], self.entries.n_entries)
             if self.safe_density is not None:
@@ -144,16 +149,19 @@ cdef class TwoWayDraws(LearnedEntryDraws):
 
     cdef void refresh(self) noexcept nogil:
         cdef Py_ssize_t k
+        cdef double p
+        cdef double share = 1.0 - self.mixing, uniform = self.mixing - self.apart
         self.derive()
-        self.guide.build(&self.table[0, PROBABILITY], N_FIELDS)
         for k in range(self.guide.size):
-            self.density[k] = 0.0
+            self.density[k] = self.drawn[k] = 0.0
             if self.base[k] > 0.0:
+                p = self.table[k, PROBABILITY]
                 # base is |k| / (2 n_entries).
-                self.density[k] = (
-                    (1.0 - self.mixing) * self.table[k, PROBABILITY]
-                    / (2.0 * self.base[k])
+                self.density[k] = share * p / (2.0 * self.base[k])
+                self.drawn[k] = (
+                    (share * p + uniform * self.base[k]) * self.apart_stretch
                 )
+        self.guide.build(&self.drawn[0], 1)
         if self.n_used < 2 * POINTS_AHEAD:
             # The numbers that are left stand for other entries now.
             self.look_ahead()
