@@ -11,6 +11,7 @@ KERNELS = [
     "_loop",
     "_rows",
     "_losses",
+    "_tables",
     "_samplers",
     "_level_sampler",
     "_steps",

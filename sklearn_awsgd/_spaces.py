@@ -7,15 +7,13 @@ all draws so far tell of the same thing and a sampler may learn from all of them
 While a model is trained its gradients move, and old draws tell of an old model.
 """
 
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from sklearn_awsgd._kernels import _samplers as kernels
 from sklearn_awsgd._kernels._entries import Entries
 from sklearn_awsgd._kernels._loop import POINT, Costs
+from sklearn_awsgd._kernels._tables import AliasTable, SafeRows
 
 # Draws from a distribution that show where it lies, before anything is evaluated.
 N_PILOT = 2000
@@ -44,13 +42,11 @@ class RowSpace:
         Whether passes over all rows take them in random order.
     costs : ndarray of shape (n_samples,), default=None
         What it costs to fetch each row, where that is known.
-    n_threads : int, default=1
-        Threads that there are: with two or more, tables are made in one of their own.
 
     Attributes
     ----------
-    rows : ndarray of int32
-        Rows with positive mass.
+    n_rows : int
+        Number of rows with positive mass.
     strata : ndarray of int or None
         Given stratum of each row, as an index.
     """
@@ -58,28 +54,31 @@ class RowSpace:
     kind = "rows"
     stationary = False
 
-    n_threads = 1
-
-    def __init__(self, mass, norms2, shuffle=True, costs=None, n_threads=1):
+    def __init__(self, mass, norms2, shuffle=True, costs=None):
         self._set_rows(mass, norms2.shape[0], shuffle)
         self.norms2 = norms2
         self.costs = costs
-        self.n_threads = n_threads
 
     def _set_rows(self, mass, n_samples, shuffle):
         self.n_samples = n_samples
         self.shuffle = shuffle
         self.mass = mass
-        self.rows = np.arange(n_samples, dtype=np.int32)
-        if mass is not None:
-            self.rows = self.rows[mass > 0]
+        self.n_rows = n_samples if mass is None else int(np.count_nonzero(mass))
         self.strata = None
         self.costs = None
+        # Safe distributions that were asked for, by whether they know costs.
         self._safe = {}
 
     def __getstate__(self):
         # The compiled tables are made again when they are wanted.
         return {**vars(self), "_safe": {}}
+
+    @property
+    def rows(self):
+        """The rows with positive mass, a new array of int32."""
+        if self.mass is None:
+            return np.arange(self.n_samples, dtype=np.int32)
+        return np.flatnonzero(self.mass > 0).astype(np.int32)
 
     def points(self, n_points):
         """Return empty points for draws: ``i``, ``origin`` and ``q`` are to be set."""
@@ -91,52 +90,25 @@ class RowSpace:
             return np.full(self.n_samples, 1 / self.n_samples)
         return self.mass
 
-    def bound(self):
-        """Return the bound of the gradient norm of each row, up to a factor.
-
-        It is ``sqrt(||x_i||^2 + 1)``, that of a Lipschitz loss with an intercept.
-        """
-        bound = self.norms2 + 1
-        return np.sqrt(bound, out=bound)
-
-    def forget_tables(self):
-        """Free what no sampler will ask for again."""
-        self._safe = {}
-
     def safe(self, time_aware=False):
-        """Return the density and the alias table of the safe distribution.
+        """Return the safe distribution, made once for the samplers of all problems.
 
         It is proportional to P times the bound of the gradient norm: neither a large
         row nor a small one can then have a large weighted gradient. A time-aware one is
         divided by the root of the cost: a share of draws that did not know the cost
         would be all that is paid for. Weighted gradients are then bounded by that root.
         """
-        time_aware = bool(time_aware) and self.costs is not None
-        if time_aware not in self._safe:
-            self._safe[time_aware] = self._make_safe(time_aware)
-        found = self._safe[time_aware]
-        return found.result() if isinstance(found, Future) else found
+        costs = self.costs if time_aware else None
+        aware = costs is not None
+        if aware not in self._safe:
+            self._safe[aware] = SafeRows(
+                self.n_samples, self._bounding_norms2(), self.mass, costs
+            )
+        return self._safe[aware]
 
-    def prepare_safe(self, time_aware=False):
-        """Begin with what `safe` returns, once for the samplers of all problems."""
-        if self.n_threads == 1:
-            self.safe(time_aware)
-            return
-        time_aware = bool(time_aware) and self.costs is not None
-        pool = ThreadPoolExecutor(1)
-        self._safe[time_aware] = pool.submit(self._make_safe, time_aware)
-        pool.shutdown(wait=False)
-
-    def _make_safe(self, time_aware):
-        density = self.bound()
-        if time_aware:
-            density /= np.sqrt(self.costs)
-        # In place: of ten million rows each such array is a tenth of the data.
-        if self.mass is None:
-            density /= density.mean()
-            return density, kernels.AliasTable(density)
-        density /= self.mass @ density
-        return density, kernels.AliasTable(density * self.mass)
+    def _bounding_norms2(self):
+        """Return the norms that bound gradients, or None where nothing does."""
+        return self.norms2
 
 
 class PoolSpace(RowSpace):
@@ -171,25 +143,43 @@ class PoolSpace(RowSpace):
         """Squared norms of the rows."""
         return self._find_norms2()
 
-    def bound(self):
-        """Return the bound of the function, up to a factor: there is none."""
-        return np.ones(self.n_samples)
+    def _bounding_norms2(self):
+        return None
 
 
-@dataclass
 class ProblemView:
     """What a sampler may know of one problem.
 
-    Attributes
+    Parameters
     ----------
-    groups : ndarray of shape (n_samples,) and dtype int32
-        Group of each row: 1 for the positive class, 0 for the rest.
-    norms2 : ndarray of shape (n_samples,)
+    groups : ndarray of shape (n_samples,) and dtype int32, or callable
+        Group of each row: 1 for the positive class, 0 for the rest. A function takes a
+        slice of the rows.
+    norms2 : ndarray of shape (n_samples,), or callable
         Squared gradient norm of each row at the start; ones when nothing is known.
     """
 
-    groups: np.ndarray
-    norms2: np.ndarray
+    def __init__(self, groups, norms2):
+        self._groups, self._norms2 = groups, norms2
+
+    def part(self, rows):
+        """Return groups and squared gradient norms of a slice of the rows."""
+        return _numbers_of(self._groups, rows), _numbers_of(self._norms2, rows)
+
+    @property
+    def groups(self):
+        """The groups of all rows."""
+        return _numbers_of(self._groups, slice(None))
+
+    @property
+    def norms2(self):
+        """The squared gradient norms of all rows."""
+        return _numbers_of(self._norms2, slice(None))
+
+
+def _numbers_of(known, rows):
+    """Return the numbers of a slice of rows, from an array or by a function."""
+    return known(rows) if callable(known) else known[rows]
 
 
 class StrataLayout:
@@ -203,8 +193,8 @@ class StrataLayout:
         Stratum of each row.
     n_strata : int
         Number of strata; some may have no rows.
-    safe : tuple
-        Density and alias table of the safe distribution, or two None.
+    safe : SafeRows or None
+        The safe distribution.
     """
 
     def __init__(self, space, strata, n_strata, safe):
@@ -226,9 +216,9 @@ class StrataLayout:
             )
             first = np.minimum(self.start[:-1], len(ordered) - 1)
             if (ordered != np.repeat(ordered[first], n_rows)).any():
-                self.within = kernels.AliasTable(ordered, self.start)
+                self.within = AliasTable(ordered, self.start)
             self.strata = np.where(space.mass > 0, self.strata, np.int32(-1))
-        self.safe_density, self.safe = safe
+        self.safe = safe
         self._p = space.mass
 
     def mean(self, values):

@@ -11,6 +11,9 @@ from sklearn.utils import validation as sklearn_validation
 
 from sklearn_awsgd._kernels._rows import Rows, check_places
 
+# Where the largest squared norm is less, others may be lost in single precision.
+LEAST_NORM2 = 1e-20
+
 
 def check_option(name, value, options):
     """Raise ValueError unless `value` is one of `options`."""
@@ -380,16 +383,17 @@ def canonical(X):
     return X
 
 
-def squared_norms(X):
-    """Return the squared norms of rows."""
-    return Rows(X).squared_norms()
+def squared_norms(X, dtype):
+    """Return the squared norms of rows as float32 or float64."""
+    return Rows(X).squared_norms(dtype)
 
 
 def check_rows(X, squared_norms=squared_norms):
     """Return a canonical X and the squared norms of its rows.
 
-    The pass that computes the norms also finds values that are not finite; whoever has
-    threads for it gives another function.
+    The norms are as exact as the rows, if their range allows. The pass that computes
+    them also finds values that are not finite; whoever has threads for it gives another
+    function.
 
     Raises
     ------
@@ -397,7 +401,9 @@ def check_rows(X, squared_norms=squared_norms):
         When X has NaN, infinite values or values whose squares overflow.
     """
     X = canonical(X)
-    norms2 = squared_norms(X)
+    norms2 = squared_norms(X, X.dtype)
+    if X.dtype == np.float32 and not LEAST_NORM2 < norms2.max(initial=0) < np.inf:
+        norms2 = squared_norms(X, np.float64)
     if not np.isfinite(norms2).all():
         assert_all_finite(X, input_name="X")
         raise ValueError(

@@ -9,12 +9,13 @@ from sklearn_awsgd._kernels._loop import POINT, SUMS, run
 from sklearn_awsgd._kernels._rows import Rows
 
 from sklearn_awsgd import AWSGDClassifier, _spaces
-from sklearn_awsgd._kernels import _samplers
+from sklearn_awsgd._kernels import _samplers, _tables
 from sklearn_awsgd._kernels.settings import Penalty, Rate
 from sklearn_awsgd._linear.blocks import Blocks
 from sklearn_awsgd._linear.objectives import LinearObjective
 from sklearn_awsgd._linear.sums import LinearSums
 
+RUN = _tables.ROWS_IN_RUN
 # What makes each loss that has second derivatives, from an estimator.
 SMOOTH_LOSSES = {
     name: AWSGDClassifier._losses[name]
@@ -202,6 +203,24 @@ def alias_twin(weights):
     return accept, other
 
 
+class SafeTwin:
+    """Draws of rows in proportion to weights: a run of rows, then a row of it."""
+
+    def __init__(self, weights):
+        self.runs = np.split(weights, range(RUN, len(weights), RUN))
+        self.accept, self.other = alias_twin(np.array([sum(run) for run in self.runs]))
+
+    def pick(self, u):
+        k, rest = divmod(u * len(self.runs), 1)
+        accept = self.accept[int(k)]
+        if rest < accept:
+            k, rest = int(k), rest / accept
+        else:
+            k, rest = self.other[int(k)], (rest - accept) / (1 - accept)
+        ends = np.cumsum(self.runs[k])
+        return int(k * RUN + np.searchsorted(ends, rest * ends[-1], side="right"))
+
+
 class StrataTwin:
     """The strata sampler, rule by rule, in NumPy.
 
@@ -221,7 +240,7 @@ class StrataTwin:
         self.members = members
         bound = np.sqrt((np.ones(n_rows) if norms2 is None else norms2) + 1)
         self.safe = bound / (self.P @ bound)
-        self.safe_table = alias_twin(self.safe * (self.P if self.weighted else 1))
+        self.safe_rows = SafeTwin(bound * (self.P if self.weighted else 1))
         self.tau = np.zeros(n_strata)
         if setting.start == "proportional":
             share = np.log(np.maximum(self.N, 0.5 / n_rows))
@@ -256,7 +275,7 @@ class StrataTwin:
         """Draw a row."""
         mixing, u = self.setting.mixing, self.rng.random()
         if u < mixing:
-            return self.pick(*self.safe_table)
+            return self.safe_rows.pick(self.rng.random())
         cumulative = mixing + (1 - mixing) * np.cumsum(self.probabilities())
         rows = self.members[np.searchsorted(cumulative, u, side="right")]
         weights = self.P[rows]

@@ -4,15 +4,14 @@ import numpy as np
 import pytest
 from helpers import SMOOTH_LOSSES
 from scipy import sparse
+from sklearn_awsgd._kernels._losses import EpsilonInsensitive
 
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
 from sklearn_awsgd._linear import blocks as _blocks
 from sklearn_awsgd._linear.blocks import Blocks, row_slices, rows_between
 from sklearn_awsgd._linear.data import norms_in_threads
 from sklearn_awsgd._linear.sums import LinearSums
-from sklearn_awsgd._spaces import ProblemView, RowSpace
 from sklearn_awsgd._validation import squared_norms
-from sklearn_awsgd.samplers import LevelSampler
 
 LAYOUTS = {
     "dense": np.asarray,
@@ -59,6 +58,11 @@ def test_blocks_are_all_rows_in_their_order_and_no_copies(layout, small_blocks, 
         assert block.dtype == X.dtype
 
 
+def rounding(X, least):
+    """The relative error of numbers that are as exact as rows, or a least one."""
+    return max(least, np.finfo(X.dtype).eps)
+
+
 @pytest.mark.parametrize("n_features", [1, 100, 513])
 @pytest.mark.parametrize("layout", ["dense", "float32"])
 def test_a_pass_as_numpy_has_it(layout, n_features, rng):
@@ -78,7 +82,22 @@ def test_a_pass_as_numpy_has_it(layout, n_features, rng):
         np.testing.assert_allclose(gradients[side], c @ wide, atol=1e-12)
         loss = np.where(of_side, mass * np.logaddexp(0, -y * z), 0.0).sum()
         np.testing.assert_allclose(totals[side], [loss, c @ z], rtol=1e-12)
-    np.testing.assert_allclose(curvatures, p * (1 - p), rtol=1e-10)
+    # They are as exact as the rows.
+    assert curvatures.dtype == X.dtype
+    np.testing.assert_allclose(curvatures, p * (1 - p), rtol=rounding(X, 1e-10))
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-10, 1e25])
+def test_curvatures_beyond_single_precision(scale, rng):
+    X = LAYOUTS["float32"](rng.standard_normal((50, 3)))
+    y = scale * rng.standard_normal(50)
+    loss = EpsilonInsensitive(scale).rounded(scale)
+    sums = LinearSums(Blocks(X), loss, y, None, (X**2).sum(axis=1))
+    curvatures = sums.evaluate(np.append(np.zeros(3), scale))[-1]
+    assert curvatures.dtype == (np.float32 if scale == 1e-10 else np.float64)
+    expected = loss.second_derivatives(y, np.full(50, scale))
+    np.testing.assert_allclose(curvatures, expected, rtol=np.finfo(np.float32).eps)
+    assert curvatures.min() > 0
 
 
 def test_slices_depend_on_numbers_and_rows_alone():
@@ -122,7 +141,7 @@ def test_sums_over_blocks_are_those_over_all_rows(layout, weighted, rng, monkeyp
     expected.append(whole.hessian_diagonal(curvatures, 0.1))
     expected.append(whole.mean_loss(v))
     for total, other in zip(results[0], [*expected, curvatures], strict=True):
-        np.testing.assert_allclose(total, other, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(total, other, rtol=rounding(X, 1e-9), atol=1e-12)
 
 
 @pytest.mark.parametrize("layout", ["dense", "csr"])
@@ -164,26 +183,9 @@ def test_a_failure_in_a_thread_is_told(small_blocks, rng):
 
 
 @each_layout
-def test_norms_found_in_threads_are_those_of_one_pass(layout, rng, small_blocks):
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_norms_found_in_threads_are_those_of_one_pass(layout, dtype, rng, small_blocks):
     X = make_rows(rng, layout)
-    np.testing.assert_array_equal(norms_in_threads(3, X), squared_norms(X))
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("time_aware", [False, True])
-def test_tables_made_in_a_thread_are_those_made_here(time_aware, weighted, rng):
-    mass = rng.random(50) / 25 if weighted else None
-    settings = mass, rng.random(50), True, rng.random(50) + 0.1
-    one, two = (RowSpace(*settings, n_threads) for n_threads in (1, 2))
-    for space in (one, two):
-        space.prepare_safe(time_aware)
-    np.testing.assert_array_equal(one.safe(time_aware)[0], two.safe(time_aware)[0])
-    assert two.safe(time_aware)[1] is two.safe(time_aware)[1]
-    view = ProblemView(np.zeros(50, dtype=np.int32), np.ones(50))
-    found = []
-    for space in (one, two):
-        sampler = LevelSampler(time_aware=time_aware, mixing=0.9)
-        sampler.prepare(space, 1, 1, None)
-        opened = sampler.open(space, view, 0, np.random.PCG64(0))
-        found.append(opened.draw_points(200)["i"])
-    np.testing.assert_array_equal(*found)
+    found = norms_in_threads(3, X, dtype)
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, squared_norms(X, dtype))

@@ -24,7 +24,7 @@ from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
 from sklearn_awsgd._kernels import _dual
 from sklearn_awsgd._linear.curvature import MOST_PARAMETERS
 from sklearn_awsgd._linear.phases.dual import LARGEST_RATIO, DualStop, curvature_ratio
-from sklearn_awsgd._spaces import RowSpace
+from sklearn_awsgd._spaces import ProblemView, RowSpace
 
 ALPHA, BETA = 0.03, 0.2
 each_loss = pytest.mark.parametrize("name", SMOOTH_LOSSES)
@@ -61,7 +61,8 @@ class Setup:
     def level(self, seed=0):
         groups = (self.y > 0).astype(np.int32)
         generator = stream(seed)[0]
-        return LevelDraws(generator, self.table, groups, 2, self.norms2 + 1, 0.1, 0.001)
+        view = ProblemView(groups, self.norms2 + 1)
+        return LevelDraws(generator, self.table, view.part, 2, 0.1, 0.001)
 
     def derivative(self, i, z):
         return self.loss(self.y[[i]], np.array([z]))[1][0]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers import alias_twin, log_loss, stream
+from helpers import SafeTwin, log_loss, stream
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -63,9 +63,12 @@ class LevelTwin:
         self.scaled = np.ones(n) if mass is None else self.n * mass
         bound = np.sqrt(norms2 + 1)
         self.safe = bound / (bound.mean() if mass is None else mass @ bound)
-        self.table = alias_twin(self.safe if mass is None else self.safe * mass)
+        self.safe_rows = SafeTwin(bound if mass is None else bound * mass)
         largest = (start2 * self.scaled**2).max()
-        self.base = largest / 4.0 ** (N_LEVELS - 1 - HEADROOM) if largest > 0 else 1.0
+        self.base = 1.0
+        if largest > 0:
+            power = np.floor(np.log2(largest) / 2)
+            self.base = 4.0 ** (power - (N_LEVELS - 1 - HEADROOM))
         self.strata = [[] for _ in range(N_GROUPS * N_LEVELS)]
         for i in self.rows:
             self.strata[self.stratum(i, start2[i] * self.scaled[i] ** 2)].append(i)
@@ -97,9 +100,7 @@ class LevelTwin:
     def draw(self):
         u, mixing = self.rng.random(), self.setting.mixing
         if u < mixing:
-            accept, other = self.table
-            v = self.rng.random() * len(accept)
-            return int(v) if v % 1 < accept[int(v)] else int(other[int(v)])
+            return self.safe_rows.pick(self.rng.random())
         sizes = np.array([len(rows) for rows in self.strata])
         ends = mixing + np.cumsum(sizes * self.row_probabilities())
         rows = self.strata[np.searchsorted(ends, u, side="right")]

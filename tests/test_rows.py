@@ -5,7 +5,7 @@ import pytest
 from helpers import linear_problem, linear_state, run_draws, uniform_kernel
 from scipy import sparse
 from sklearn_awsgd._kernels._losses import LogLoss
-from sklearn_awsgd._kernels._rows import Rows
+from sklearn_awsgd._kernels._rows import Numbers, Rows
 
 from sklearn_awsgd._validation import check_rows
 
@@ -83,7 +83,28 @@ def test_memory_mapped_rows(dtype, rng, tmp_path):
     mapped = np.memmap(tmp_path / "X.bin", dtype=dtype, mode="r", shape=X.shape)
     checked, norms2 = check_rows(mapped)
     assert checked is mapped
-    np.testing.assert_array_equal(norms2, Rows(X).squared_norms())
+    np.testing.assert_array_equal(norms2, Rows(X).squared_norms(dtype))
+
+
+@pytest.mark.parametrize(
+    ("scale", "expected"), [(1, np.float32), (1e25, np.float64), (1e-25, np.float64)]
+)
+def test_norms_are_as_exact_as_rows_if_their_range_allows(scale, expected, rng):
+    X = (scale * rng.standard_normal((30, 4))).astype(np.float32)
+    norms2 = check_rows(X)[1]
+    assert norms2.dtype == expected
+    wide = X.astype(np.float64)
+    rtol = 2 * np.finfo(expected).eps
+    np.testing.assert_allclose(norms2, (wide**2).sum(axis=1), rtol=rtol)
+    assert check_rows(wide)[1].dtype == np.float64
+    # Of nothing, nothing is lost.
+    assert check_rows(X[:0])[1].shape == (0,)
+
+
+def test_numbers_of_other_types_are_refused():
+    for wrong in (np.arange(3), np.ones(6)[::2], np.ones((3, 1))):
+        with pytest.raises(ValueError, match="Numbers must be contiguous"):
+            Numbers(wrong)
 
 
 def test_a_view_keeps_its_matrix_alive(rng):

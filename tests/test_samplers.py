@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 from sklearn.base import clone
-from sklearn_awsgd._kernels._samplers import AliasTable
+from sklearn_awsgd._kernels._tables import AliasTable, SafeRows
 
 from sklearn_awsgd.samplers import StrataSampler
 
@@ -123,6 +123,24 @@ def test_alias_twin_is_the_table(w):
     np.testing.assert_allclose(
         AliasTable(w).probabilities(), p, rtol=1e-12, atol=1e-300
     )
+
+
+@given(weights(), st.booleans(), st.booleans(), st.sampled_from([None, "d", "f"]))
+def test_safe_draws_have_the_probabilities_of_their_bounds(
+    w, weighted, paid, precision
+):
+    norms2 = None if precision is None else w.astype(precision)
+    mass = w[::-1] / w.sum() if weighted else None
+    costs = 1 + w if paid else None
+    safe = SafeRows(len(w), norms2, None if mass is None else mass.copy(), costs)
+    bound = np.ones(len(w)) if norms2 is None else np.sqrt(norms2.astype(float) + 1)
+    bound = bound / np.sqrt(costs) if paid else bound
+    P = np.full(len(w), 1 / len(w)) if mass is None else mass
+    density = bound / (P @ bound)
+    np.testing.assert_allclose(safe.densities(), density, rtol=1e-12)
+    found = safe.probabilities()
+    np.testing.assert_allclose(found, P * density, rtol=1e-9, atol=1e-15 * len(w))
+    assert (found[P == 0] == 0).all()
 
 
 @weighted_or_not

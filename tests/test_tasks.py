@@ -77,7 +77,8 @@ def lowest(task):
     X, P = dense(task.data.X), masses(task)
     l1, l2 = task.penalty.l1, task.penalty.l2
     if task.n_models == 1:
-        return minimum(X, task.target.values, task.loss, P, l1, l2, task.fit_intercept)
+        y = task.target.numbers()
+        return minimum(X, y, task.loss, P, l1, l2, task.fit_intercept)
 
     def value(v):
         V = v.reshape(N_CLASSES, -1)
@@ -93,7 +94,7 @@ def test_a_target_makes_its_kind_of_task(kind, rng):
     task = a_task(kind, rng)
     assert type(task) is {"linear": LinearTask, "softmax": SoftmaxTask}[kind]
     assert task.n_models == task.target.n_models
-    assert task.target.groups.dtype == np.int32
+    assert task.target.groups().dtype == np.int32
     assert task.target.has_all_groups
 
 
@@ -119,7 +120,7 @@ def test_parameters_live_in_the_states(kind, rng):
 def test_the_best_constants(kind, weighted, rng):
     task = a_task(kind, rng, weighted=weighted)
     task.begin_at_constants()
-    share = np.bincount(task.target.groups, weights=masses(task))
+    share = np.bincount(task.target.groups(), weights=masses(task))
     b = np.array([state["intercept"][0] for state in task.states])
     found = 1 / (1 + np.exp(-b[0])) if kind == "linear" else softmax(b)
     np.testing.assert_allclose(found, share[1] if kind == "linear" else share, 1e-5)
@@ -143,7 +144,7 @@ def test_the_first_norms_are_those_of_the_gradients(kind, layout, fit_intercept,
     X = np.c_[dense(task.data.X), np.full(N_ROWS, float(fit_intercept))]
     b = np.array([state["intercept"][0] for state in task.states])
     if kind == "linear":
-        slopes = task.loss(task.target.values, np.full(N_ROWS, b[0]))[1][:, None]
+        slopes = task.loss(task.target.numbers(), np.full(N_ROWS, b[0]))[1][:, None]
     else:
         slopes = softmax(b) - np.eye(N_CLASSES)[task.target.values]
     gradients = slopes[:, :, None] * X[:, None, :]

@@ -173,7 +173,12 @@ cdef void add_block(
     )
 
 
-def draw_systematically(const double[::1] size, Py_ssize_t n_draws, double start):
+ctypedef fused Size:
+    float
+    double
+
+
+def draw_systematically(const Size[::1] size, Py_ssize_t n_draws, double start):
     """Draw rows about as often as their shares of the sum say.
 
     Row i is drawn as many times as a whole number lies between `start` plus the running

@@ -1,12 +1,13 @@
 from sklearn_awsgd._kernels._loop cimport Point, Problem
 from sklearn_awsgd._kernels._losses cimport Loss
-from sklearn_awsgd._kernels._rows cimport Rows
+from sklearn_awsgd._kernels._rows cimport Numbers, Rows
 
 
 cdef class DualSteps(Problem):
     cdef Rows rows
     cdef Loss loss
-    cdef const double[::1] y, norms2, mass
+    cdef Numbers y, norms2
+    cdef const double[::1] mass
     # State that outlives the problem: arrays of the caller, changed in place.
     cdef double[::1] coef, intercept, clock
     # a_i and f*(a_i) of each row.
@@ -16,6 +17,7 @@ cdef class DualSteps(Problem):
     # Sum of the gaps of the rows as they were met, and their number.
     cdef double gap_sum
     cdef Py_ssize_t n_steps
+    cdef double mass_of(self, Py_ssize_t i) noexcept nogil
     # Returns a' = c(z - k (a' - a)), given c(z) and d2f/dz2 there; NaN for no step.
     cdef double new_variate(
         self, double y, double z, double a, double derivative, double k,

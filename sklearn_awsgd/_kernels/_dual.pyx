@@ -23,7 +23,8 @@ import numpy as np
 from libc.math cimport NAN, fabs, isnan
 
 from sklearn_awsgd._kernels._rows cimport (
-    PREFETCH, Row, axpy, dot, get_row, prefetch_row
+    PREFETCH, Numbers, Row, Rows, axpy, dot, get_row, number, prefetch_number,
+    prefetch_row,
 )
 
 cdef enum:
@@ -56,13 +57,13 @@ cdef class DualSteps(Problem):
     """
 
     def __init__(
-        self, Rows rows, Loss loss, const double[::1] y, const double[::1] norms2,
-        state, const double[::1] mass, double alpha, beta,
+        self, Rows rows, Loss loss, y, norms2, state, const double[::1] mass,
+        double alpha, beta,
     ):
         self.rows = rows
         self.loss = loss
-        self.y = y
-        self.norms2 = norms2
+        self.y = Numbers(y)
+        self.norms2 = Numbers(norms2)
         self.mass = mass
         self.row_mass = 1.0 / rows.n_rows
         self.coef = state["coef"]
@@ -78,24 +79,25 @@ cdef class DualSteps(Problem):
 
     cdef void step(self, Point* x, double weight) noexcept nogil:
         cdef Row row
-        cdef double p = self.row_mass if self.mass is None else self.mass[x.i]
-        cdef double a = self.variates[x.i]
+        cdef double p = self.mass_of(x.i)
+        cdef double a = self.variates[x.i], y = number(self.y, x.i)
+        cdef double norm2 = number(self.norms2, x.i)
         cdef double derivative = 0.0, conjugate = 0.0, z, k, new
         get_row(self.rows, x.i, &row)
         z = dot(&row, &self.coef[0]) + self.intercept[0]
-        x.loss = self.loss.evaluate(self.y[x.i], z, &derivative)
+        x.loss = self.loss.evaluate(y, z, &derivative)
         x.norm2 = weight * (derivative - a)
-        x.norm2 *= x.norm2 * (self.norms2[x.i] + self.fit_intercept)
+        x.norm2 *= x.norm2 * (norm2 + self.fit_intercept)
         # Fenchel and Young: never negative, zero when a is the derivative.
         self.gap_sum += weight * (x.loss + self.conjugates[x.i] - a * z)
         self.n_steps += 1
         self.clock[0] += 1.0
         if derivative == a:
             return
-        k = p * self.norms2[x.i] / self.alpha
+        k = p * norm2 / self.alpha
         if self.fit_intercept:
             k += p / self.beta
-        new = self.new_variate(self.y[x.i], z, a, derivative, k, &conjugate)
+        new = self.new_variate(y, z, a, derivative, k, &conjugate)
         if isnan(new):
             return
         self.variates[x.i] = new
@@ -136,8 +138,8 @@ cdef class DualSteps(Problem):
         prefetch_row(self.rows, x.i)
         PREFETCH(&self.variates[x.i])
         PREFETCH(&self.conjugates[x.i])
-        PREFETCH(&self.norms2[x.i])
-        PREFETCH(&self.y[x.i])
+        prefetch_number(self.norms2, x.i)
+        prefetch_number(self.y, x.i)
 
     def penalty(self):
         """Return the penalty at the current w."""
@@ -161,7 +163,19 @@ cdef class DualSteps(Problem):
         without the center the sum is zero.
         """
         if self.fit_intercept:
-            self.intercept[0] -= self._variate_mass().sum() / self.beta
+            below, above = self.sums()
+            self.intercept[0] -= (above - below) / self.beta
+
+    def sums(self):
+        """Return the sums of P_i |a_i| over rows with negative and positive a_i."""
+        cdef Py_ssize_t i
+        cdef double below = 0.0, above = 0.0, part
+        with nogil:
+            for i in range(self.rows.n_rows):
+                part = self.mass_of(i) * self.variates[i]
+                below -= min(part, 0.0)
+                above += max(part, 0.0)
+        return below, above
 
     def dual_point(self):
         """Return the dual point of the variates, for `LinearObjective.mix_dual`.
@@ -169,31 +183,29 @@ cdef class DualSteps(Problem):
         With an intercept their mean must be zero, so those of the sign with the larger
         sum are scaled down; ``f*(s a) <= s f*(a)``.
         """
-        variates = self._variate_mass()
-        shares = np.ones(len(variates))
+        cdef Py_ssize_t i
+        cdef double conjugate = 0.0, p, a, share
+        cdef double below_share = 1.0, above_share = 1.0
+        cdef Row row
         mean = -self.alpha * np.asarray(self.coef)
+        cdef double[::1] view = mean
         if self.fit_intercept:
-            above = variates > 0
-            sums = -variates[~above].sum(), variates[above].sum()
-            larger = above if sums[1] > sums[0] else ~above
-            shares[larger] = min(sums) / max(*sums, 1e-300)
-            add_rows(self.rows, (shares - 1) * variates, mean)
-        conjugates = np.asarray(self.conjugates) * shares
-        conjugate = conjugates.mean() if self.mass is None else conjugates @ self.mass
+            below, above = self.sums()
+            share = min(below, above) / max(below, above, 1e-300)
+            if above > below:
+                above_share = share
+            else:
+                below_share = share
+        with nogil:
+            for i in range(self.rows.n_rows):
+                p, a = self.mass_of(i), self.variates[i]
+                share = above_share if a > 0.0 else below_share
+                conjugate += p * share * self.conjugates[i]
+                if share != 1.0 and a != 0.0:
+                    get_row(self.rows, i, &row)
+                    axpy((share - 1.0) * p * a, &row, &view[0])
         return -conjugate, mean
 
-    def _variate_mass(self):
-        """Return P_i a_i."""
-        mass = self.row_mass if self.mass is None else np.asarray(self.mass)
-        return mass * np.asarray(self.variates)
-
-
-cdef add_rows(Rows rows, const double[::1] weights, double[::1] total):
-    """total += sum_i weights_i x_i."""
-    cdef Py_ssize_t i
-    cdef Row row
-    with nogil:
-        for i in range(rows.n_rows):
-            if weights[i] != 0.0:
-                get_row(rows, i, &row)
-                axpy(weights[i], &row, &total[0])
+    cdef double mass_of(self, Py_ssize_t i) noexcept nogil:
+        """P_i."""
+        return self.row_mass if self.mass is None else self.mass[i]

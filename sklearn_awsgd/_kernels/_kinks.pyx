@@ -16,7 +16,7 @@ from numpy.random cimport bitgen_t
 from sklearn_awsgd._kernels._dual cimport DualSteps
 from sklearn_awsgd._kernels._loop cimport Point
 from sklearn_awsgd._kernels._rows cimport (
-    PREFETCH, Row, axpy, dot, get_row, prefetch_row
+    PREFETCH, Row, axpy, dot, get_row, number, prefetch_number, prefetch_row
 )
 from sklearn_awsgd._kernels._samplers cimport uniform
 
@@ -105,7 +105,7 @@ cdef class KinkSteps(DualSteps):
         cdef double away = 0.0, moved = 0.0, gap
         gap = self.move(x.i, &x.loss, &x.norm2, &moved, &away)
         x.norm2 *= weight
-        x.norm2 *= x.norm2 * (self.norms2[x.i] + self.fit_intercept)
+        x.norm2 *= x.norm2 * (number(self.norms2, x.i) + self.fit_intercept)
         self.gap_sum += weight * gap
         self.n_steps += 1
         self.clock[0] += 1.0
@@ -119,13 +119,13 @@ cdef class KinkSteps(DualSteps):
         prediction moves, and how far it is from the next kink then.
         """
         cdef Row row
-        cdef double p = self.row_mass if self.mass is None else self.mass[i]
+        cdef double p = self.mass_of(i)
         cdef double a = self.variates[i], old = self.conjugates[i]
         cdef double low, high, z, k, new, gap, value
         get_row(self.rows, i, &row)
-        self.loss.flat(self.y[i], &low, &high)
+        self.loss.flat(number(self.y, i), &low, &high)
         z = dot(&row, &self.coef[0]) + self.intercept[0]
-        k = p * self.norms2[i] / self.alpha
+        k = p * number(self.norms2, i) / self.alpha
         if self.fit_intercept:
             k += p / self.beta
         new = proximal(z + k * a, k, low, high, away)
@@ -175,8 +175,8 @@ cdef class KinkSteps(DualSteps):
                     prefetch_row(self.rows, r)
                     PREFETCH(&self.variates[r])
                     PREFETCH(&self.conjugates[r])
-                    PREFETCH(&self.norms2[r])
-                    PREFETCH(&self.y[r])
+                    prefetch_number(self.norms2, r)
+                    prefetch_number(self.y, r)
                 i = self.order[t]
                 gap = self.move(i, &loss, &miss, &moved, &away)
                 if moved == 0.0 and away > self.reach:
@@ -184,7 +184,7 @@ cdef class KinkSteps(DualSteps):
                     n -= 1
                     self.order[t], self.order[n] = self.order[n], self.order[t]
                     continue
-                total += gap * (self.row_mass if self.mass is None else self.mass[i])
+                total += gap * self.mass_of(i)
                 farthest = max(farthest, moved)
                 t += 1
             self.n_active = n

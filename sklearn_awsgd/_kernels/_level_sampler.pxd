@@ -1,5 +1,6 @@
 from sklearn_awsgd._kernels._loop cimport Point
-from sklearn_awsgd._kernels._samplers cimport AliasTable, RandomSampler
+from sklearn_awsgd._kernels._samplers cimport RandomSampler
+from sklearn_awsgd._kernels._tables cimport SafeRows
 
 
 cdef enum:
@@ -8,13 +9,14 @@ cdef enum:
 
 
 cdef class LevelDraws(RandomSampler):
-    cdef const double[::1] mass, safe_density
-    cdef AliasTable safe
+    cdef const double[::1] mass
+    cdef SafeRows safe
     cdef double mixing, forgetting, base
     cdef bint time_aware
     cdef Py_ssize_t n_rows, n_strata, n_pending
-    # Rows sorted by stratum: order[start[s]:start[s + 1]] are those of stratum s.
-    cdef int[::1] order, position, stratum
+    # Rows sorted by stratum: order[start[s]:start[s + 1]] are those of stratum s. Where
+    # a row stands in this order, -1 for those that cannot be drawn, tells its stratum.
+    cdef int[::1] order, position
     cdef Py_ssize_t[::1] start
     # Running means of the squared norms met in draws from each stratum.
     cdef double[::1] squares, counts
@@ -31,6 +33,7 @@ cdef class LevelDraws(RandomSampler):
     cdef Py_ssize_t n_used
     cdef bint prepared
     cdef void prepare(self) noexcept nogil
+    cdef Py_ssize_t stratum(self, Py_ssize_t i) noexcept nogil
     cdef double scaled_mass(self, Py_ssize_t i) noexcept nogil
     cdef double scaled_norm2(self, Py_ssize_t i, double norm2) noexcept nogil
     cdef Py_ssize_t level(self, double norm2) noexcept nogil

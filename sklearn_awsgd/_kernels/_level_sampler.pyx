@@ -12,10 +12,21 @@ cdef enum:
     N_LEVELS = 32
     # Levels above the largest norm at the start.
     HEADROOM = 4
+    # Rows that are placed together.
+    PLACED_TOGETHER = 1 << 16
+    # Powers of four that doubles have, and more.
+    LEAST_POWER = -600
+    N_POWERS = 1200
 
 N_LEVELS_PER_GROUP = N_LEVELS
 # Level of the largest norm at the start.
 FIRST_LEVEL = N_LEVELS - 1 - HEADROOM
+
+
+cdef inline Py_ssize_t power_of_four(double value) noexcept nogil:
+    """The exponent, rounded down; `value` is positive and finite."""
+    # Shifts round down where divisions would round to zero.
+    return ilogb(value) >> 1
 
 
 cdef class LevelDraws(RandomSampler):
@@ -39,35 +50,31 @@ cdef class LevelDraws(RandomSampler):
         Random stream.
     table : RowSpace
         The rows, their masses and the safe distribution; read only.
-    groups : ndarray of shape (n_samples,) and dtype int
-        Group of each row, such as its class.
+    look : callable
+        Takes a slice of the rows and returns their groups, such as classes, of dtype
+        int32, and squared gradient norms at the start, up to a common factor.
     n_groups : int
         Number of groups.
-    norms2 : ndarray of shape (n_samples,)
-        Squared gradient norms at the start, up to a common factor.
     mixing, forgetting : float
     time_aware : bool, default=False
         See :class:`sklearn_awsgd.samplers.LevelSampler`.
     """
 
     def __init__(
-        self, generator, table, groups, Py_ssize_t n_groups, norms2, double mixing,
+        self, generator, table, look, Py_ssize_t n_groups, double mixing,
         double forgetting, bint time_aware=False,
     ):
         super().__init__(generator)
         self.mass = table.mass
-        self.n_rows = table.rows.shape[0]
+        self.n_rows = table.n_rows
         self.mixing = mixing
         self.forgetting = forgetting
         self.time_aware = time_aware
         self.patience = DRAWS_AHEAD
         self.n_strata = n_groups * N_LEVELS
-        if time_aware and table.costs is not None:
-            norms2 = norms2 / table.costs
-        self.place(table, groups, norms2)
-        # Another thread may be making it meanwhile.
+        self.place(table.n_samples, look)
         if mixing > 0.0:
-            self.safe_density, self.safe = table.safe(time_aware)
+            self.safe = table.safe(time_aware)
         # Before a stratum is drawn from, its rows have the middle norm of their level.
         levels = np.arange(self.n_strata) % N_LEVELS
         self.squares = 2.0 * self.base * 4.0**levels
@@ -82,39 +89,62 @@ cdef class LevelDraws(RandomSampler):
         self.n_used = DRAWS_AHEAD
         self.refresh()
 
-    def place(self, table, const int[::1] groups, const double[::1] norms2):
+    def place(self, Py_ssize_t n_samples, look):
         """Sort the rows by group and level."""
-        cdef Py_ssize_t i, k, s
-        cdef double largest = 0.0
-        cdef const int[::1] rows = table.rows
-        self.stratum = np.full(table.n_samples, -1, dtype=np.int32)
-        self.position = np.full(table.n_samples, -1, dtype=np.int32)
+        cdef Py_ssize_t i, s, begin, power, highest = -N_POWERS, lowest = 0
+        cdef int code
+        cdef double norm2
+        cdef const int[::1] groups
+        cdef const double[::1] norms2
+        # At first the group and the power of four of each row.
+        self.position = np.full(n_samples, -1, dtype=np.int32)
+        for begin in range(0, n_samples, PLACED_TOGETHER):
+            groups, norms2 = look(slice(begin, begin + PLACED_TOGETHER))
+            with nogil:
+                for i in range(begin, begin + groups.shape[0]):
+                    norm2 = self.scaled_norm2(i, norms2[i - begin])
+                    power = LEAST_POWER
+                    if norm2 > 0.0:
+                        power = power_of_four(norm2)
+                        highest = max(highest, power)
+                    if self.scaled_mass(i) > 0.0:
+                        code = <int> (power - LEAST_POWER)
+                        self.position[i] = groups[i - begin] * N_POWERS + code
+        # Divided by `base`, the largest are of level N_LEVELS - 1 - HEADROOM.
+        if highest >= LEAST_POWER:
+            lowest = max(highest - (N_LEVELS - 1 - HEADROOM), <Py_ssize_t> -500)
+        self.base = ldexp(1.0, 2 * lowest)
         self.order = np.empty(self.n_rows, dtype=np.int32)
         self.start = np.zeros(self.n_strata + 1, dtype=np.intp)
         cdef Py_ssize_t[::1] free = np.empty(self.n_strata, dtype=np.intp)
         with nogil:
-            for k in range(self.n_rows):
-                i = rows[k]
-                largest = max(largest, self.scaled_norm2(i, norms2[i]))
-            self.base = 1.0
-            if largest > 0.0:
-                # Divided by `base`, the largest is of level N_LEVELS - 1 - HEADROOM.
-                self.base = largest / ldexp(1.0, 2 * (N_LEVELS - 1 - HEADROOM))
-            for k in range(self.n_rows):
-                i = rows[k]
-                s = groups[i] * N_LEVELS
-                s += self.level(self.scaled_norm2(i, norms2[i]))
-                self.stratum[i] = <int> s
-                self.start[s + 1] += 1
+            for i in range(n_samples):
+                code = self.position[i]
+                if code >= 0:
+                    power = LEAST_POWER + code % N_POWERS - lowest
+                    s = code // N_POWERS * N_LEVELS + max(power, <Py_ssize_t> 0)
+                    self.position[i] = <int> s
+                    self.start[s + 1] += 1
             for s in range(self.n_strata):
                 free[s] = self.start[s]
                 self.start[s + 1] += self.start[s]
-            for k in range(self.n_rows):
-                i = rows[k]
-                s = self.stratum[i]
-                self.order[free[s]] = <int> i
-                self.position[i] = <int> free[s]
-                free[s] += 1
+            for i in range(n_samples):
+                s = self.position[i]
+                if s >= 0:
+                    self.order[free[s]] = <int> i
+                    self.position[i] = <int> free[s]
+                    free[s] += 1
+
+    cdef Py_ssize_t stratum(self, Py_ssize_t i) noexcept nogil:
+        """The stratum of a row: the last that starts no later than where it stands."""
+        cdef const Py_ssize_t* start = &self.start[0]
+        cdef Py_ssize_t place = self.position[i], n = self.n_strata, half
+        # Nothing could predict branches here.
+        while n > 1:
+            half = n // 2
+            start += half * (start[half] <= place)
+            n -= half
+        return start - &self.start[0]
 
     cdef double scaled_mass(self, Py_ssize_t i) noexcept nogil:
         """n P_i."""
@@ -127,12 +157,10 @@ cdef class LevelDraws(RandomSampler):
         return norm2 if isfinite(norm2) else 1e300
 
     cdef Py_ssize_t level(self, double norm2) noexcept nogil:
-        cdef Py_ssize_t exponent
         norm2 /= self.base
         if norm2 < 4.0:
             return 0
-        exponent = ilogb(norm2) // 2
-        return min(exponent, <Py_ssize_t> (N_LEVELS - 1))
+        return min(power_of_four(norm2), <Py_ssize_t> (N_LEVELS - 1))
 
     cdef void draw(self, Point* x) noexcept nogil:
         cdef Py_ssize_t b
@@ -159,15 +187,15 @@ cdef class LevelDraws(RandomSampler):
         """
         cdef Py_ssize_t b, s, step, k
         cdef const double* ends = &self.ends[0]
+        # Where to look: for a row in `order`, or for a run of rows.
         cdef Py_ssize_t[DRAWS_AHEAD] slots
+        cdef double[DRAWS_AHEAD] rests
         cdef double u, density
         cdef Point* x
         for b in range(self.n_used, DRAWS_AHEAD):
             u = self.uniforms[b]
             if u < self.mixing:
-                slots[b] = <Py_ssize_t> (self.uniforms_inside[b] * self.safe.size)
-                PREFETCH(&self.safe.accept[slots[b]])
-                PREFETCH(&self.safe.other[slots[b]])
+                self.safe.prefetch_run(self.uniforms_inside[b])
                 continue
             # The first stratum that ends above u; nothing could predict branches here.
             k = 0
@@ -182,26 +210,25 @@ cdef class LevelDraws(RandomSampler):
             )
             PREFETCH(&self.order[slots[b]])
         for b in range(self.n_used, DRAWS_AHEAD):
-            x = &self.prepared_points[b]
-            k = slots[b]
             if self.uniforms[b] < self.mixing:
-                # As AliasTable.pick: the fraction decides between a row and its other.
-                u = self.uniforms_inside[b] * self.safe.size - k
-                x.i = k if u < self.safe.accept[k] else self.safe.other[k]
-                x.origin = -1
-                PREFETCH(&self.stratum[x.i])
+                slots[b] = self.safe.pick_run(self.uniforms_inside[b], &rests[b])
             else:
-                x.i = self.order[k]
-            if self.mixing > 0.0:
-                PREFETCH(&self.safe_density[x.i])
+                self.prepared_points[b].i = self.order[slots[b]]
+                if self.mixing > 0.0:
+                    self.safe.prefetch(self.prepared_points[b].i)
+        for b in range(self.n_used, DRAWS_AHEAD):
+            if self.uniforms[b] < self.mixing:
+                k = self.safe.pick_row(slots[b], rests[b])
+                self.prepared_points[b].i = k
+                PREFETCH(&self.position[k])
         for b in range(self.n_used, DRAWS_AHEAD):
             x = &self.prepared_points[b]
-            if x.origin < 0:
-                x.origin = self.stratum[x.i]
+            if self.uniforms[b] < self.mixing:
+                x.origin = self.stratum(x.i)
             density = self.n_rows * self.row_probability[x.origin]
             x.q = density / self.scaled_mass(x.i)
             if self.mixing > 0.0:
-                x.q += self.mixing * self.safe_density[x.i]
+                x.q += self.mixing * self.safe.density(x.i)
         self.prepared = True
 
     cdef void observe(self, const Point* x) noexcept nogil:
@@ -215,7 +242,7 @@ cdef class LevelDraws(RandomSampler):
         cdef double share = self.n_rows * self.row_probability[s] * weight
         cdef double new = self.forgetting * share, old = 1.0 - self.forgetting
         if self.mixing > 0.0:
-            old += self.forgetting * (self.mixing * self.safe_density[x.i] * weight * m)
+            old += self.forgetting * (self.mixing * self.safe.density(x.i) * weight * m)
         # As `update_mean`, old weights shrunk by 1 - forgetting * share. But sums
         # of positive terms alone keep all digits: norms may be ten decades apart.
         old *= self.counts[s]
@@ -238,7 +265,7 @@ cdef class LevelDraws(RandomSampler):
 
     cdef void move(self, Py_ssize_t i, Py_ssize_t target) noexcept nogil:
         """Take row i to stratum `target`, one boundary at a time."""
-        cdef Py_ssize_t s = self.stratum[i], edge
+        cdef Py_ssize_t s = self.stratum(i), edge
         cdef int other
         while s != target:
             # Swap with the row at the boundary, then shift the boundary.
@@ -255,7 +282,6 @@ cdef class LevelDraws(RandomSampler):
             self.position[other] = self.position[i]
             self.order[edge] = <int> i
             self.position[i] = <int> edge
-        self.stratum[i] = <int> target
 
     cdef void refresh(self) noexcept nogil:
         """Derive the probabilities from counts and running means."""
@@ -298,16 +324,18 @@ cdef class LevelDraws(RandomSampler):
 
     def row_strata(self):
         """Return the stratum of each row; -1 for rows that cannot be drawn."""
-        return np.array(self.stratum)
+        position = np.asarray(self.position)
+        strata = np.searchsorted(np.asarray(self.start), position, side="right") - 1
+        return np.where(position < 0, -1, strata)
 
     def densities(self):
         """Return q of every row; of those that cannot be drawn, zero."""
-        stratum = np.asarray(self.stratum)
+        stratum = self.row_strata()
         result = self.n_rows * np.asarray(self.row_probability)[stratum]
         if self.mass is not None:
             mass = np.asarray(self.mass)
             result = result / np.where(mass > 0, self.n_rows * mass, 1)
         if self.mixing > 0:
-            result = result + self.mixing * np.asarray(self.safe_density)
+            result = result + self.mixing * self.safe.densities()
         result[stratum < 0] = 0
         return result

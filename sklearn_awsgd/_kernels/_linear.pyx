@@ -9,7 +9,9 @@ import numpy as np
 from libc.math cimport NAN
 
 from sklearn_awsgd._kernels._loop cimport Point
-from sklearn_awsgd._kernels._rows cimport PREFETCH, Row, dot, get_row, prefetch_row
+from sklearn_awsgd._kernels._rows cimport (
+    Numbers, Row, Rows, dot, get_row, number, prefetch_number, prefetch_row
+)
 from sklearn_awsgd._kernels._steps cimport score, take
 
 
@@ -23,9 +25,9 @@ cdef class LinearProblem(Problem):
     loss : Loss
         The loss f(y, z).
     y : ndarray of shape (n_samples,)
-        Targets.
+        Targets, as `Numbers` takes them.
     norms2 : ndarray of shape (n_samples,)
-        ``||x_i||^2``.
+        ``||x_i||^2``, likewise.
     steps : Steps
         Parameters, penalty and step sizes.
     loss_scale : float, default=1.0
@@ -33,13 +35,12 @@ cdef class LinearProblem(Problem):
     """
 
     def __init__(
-        self, Rows rows, Loss loss, const double[::1] y, const double[::1] norms2,
-        Steps steps, double loss_scale=1.0,
+        self, Rows rows, Loss loss, y, norms2, Steps steps, double loss_scale=1.0,
     ):
         self.rows = rows
         self.loss = loss
-        self.y = y
-        self.norms2 = norms2
+        self.y = Numbers(y)
+        self.norms2 = Numbers(norms2)
         self.steps = steps
         self.loss_scale = loss_scale
 
@@ -47,15 +48,17 @@ cdef class LinearProblem(Problem):
         cdef Row row
         cdef double derivative = 0.0, g
         get_row(self.rows, x.i, &row)
-        x.loss = self.loss.evaluate(self.y[x.i], score(self.steps, &row), &derivative)
+        x.loss = self.loss.evaluate(
+            number(self.y, x.i), score(self.steps, &row), &derivative
+        )
         x.loss *= self.loss_scale
         g = weight * self.loss_scale * derivative
-        x.norm2 = g * g * (self.norms2[x.i] + self.steps.fit_intercept)
+        x.norm2 = g * g * (number(self.norms2, x.i) + self.steps.fit_intercept)
         take(self.steps, &row, g)
 
     cdef void prefetch(self, const Point* x) noexcept nogil:
-        PREFETCH(&self.y[x.i])
-        PREFETCH(&self.norms2[x.i])
+        prefetch_number(self.y, x.i)
+        prefetch_number(self.norms2, x.i)
         prefetch_row(self.rows, x.i)
 
     cdef void flush(self) noexcept nogil:
@@ -70,29 +73,31 @@ cdef class LinearProblem(Problem):
     def eta0(self, double value):
         self.steps.eta0 = value
 
-    def first_norms2(self):
-        """Return the squared gradient norm of every row at the current w.
+    def first_norms2(self, rows=slice(None)):
+        """Return the squared gradient norms of a slice of the rows at the current w.
 
         From w = 0, where the prediction is the intercept for all rows, without a pass.
         """
-        cdef Py_ssize_t i
-        cdef double derivative = 0.0, z = self.steps.intercept[0], last = NAN
+        cdef Py_ssize_t i, begin, end
+        cdef double derivative = 0.0, z = self.steps.intercept[0], last = NAN, y
         cdef double scale2 = self.loss_scale * self.loss_scale
         cdef bint moved = np.any(self.steps.coef)
         cdef Row row
-        result = np.empty(self.y.shape[0])
+        begin, end, _ = rows.indices(self.y.size)
+        result = np.empty(end - begin)
         cdef double[::1] view = result
         with nogil:
-            for i in range(self.y.shape[0]):
+            for i in range(begin, end):
                 if moved:
                     get_row(self.rows, i, &row)
                     z = dot(&row, &self.steps.coef[0]) + self.steps.intercept[0]
-                if moved or self.y[i] != last:
+                y = number(self.y, i)
+                if moved or y != last:
                     # All rows of a class have the same derivative.
-                    last = self.y[i]
-                    self.loss.evaluate(last, z, &derivative)
-                view[i] = scale2 * derivative * derivative * (
-                    self.norms2[i] + self.steps.fit_intercept
+                    last = y
+                    self.loss.evaluate(y, z, &derivative)
+                view[i - begin] = scale2 * derivative * derivative * (
+                    number(self.norms2, i) + self.steps.fit_intercept
                 )
         return result
 

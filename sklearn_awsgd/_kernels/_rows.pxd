@@ -23,9 +23,26 @@ cdef enum:
     # Kinds of values and of indices.
     FLOAT64
     FLOAT32
+    INT8
     DENSE
     INT32
     INT64
+
+
+cdef class Numbers:
+    cdef object owner
+    cdef int kind, width
+    cdef const char* values
+    cdef readonly Py_ssize_t size
+
+
+cdef inline double number(Numbers numbers, Py_ssize_t i) noexcept nogil:
+    """The number of row i."""
+    if numbers.kind == FLOAT64:
+        return (<const double*> numbers.values)[i]
+    if numbers.kind == FLOAT32:
+        return (<const float*> numbers.values)[i]
+    return (<const signed char*> numbers.values)[i]
 
 
 cdef inline void get_row(Rows rows, Py_ssize_t i, Row* row) noexcept nogil:
@@ -76,6 +93,11 @@ cdef inline void ask_for(const char* begin, Py_ssize_t size) noexcept nogil:
     # The last line, which the steps above may have missed.
     if size > 0:
         PREFETCH(begin + size - 1)
+
+
+cdef inline void prefetch_number(Numbers numbers, Py_ssize_t i) noexcept nogil:
+    """Ask for the number of row i."""
+    PREFETCH(numbers.values + i * numbers.width)
 
 
 cdef inline void prefetch_row(Rows rows, Py_ssize_t i) noexcept nogil:

@@ -21,6 +21,28 @@ cdef enum:
     BLAS_MIN = 48
     BLAS_MAX = 8192
 
+cdef class Numbers:
+    """One number for each row, read where it lies.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows,)
+        Contiguous; float64, float32 or int8.
+    """
+
+    def __init__(self, values):
+        kinds = {"d": FLOAT64, "f": FLOAT32, "b": INT8}
+        if values.dtype.char not in kinds or not (
+            values.ndim == 1 and values.flags.c_contiguous
+        ):
+            raise ValueError("Numbers must be contiguous float64, float32 or int8.")
+        self.owner = values
+        self.kind = kinds[values.dtype.char]
+        self.width = values.dtype.itemsize
+        self.values = <const char*> cnp.PyArray_DATA(values)
+        self.size = values.shape[0]
+
+
 cdef class Rows:
     """A view of the rows of X, for one thread.
 
@@ -79,16 +101,25 @@ cdef class Rows:
                 self.index_scratch[k] = <int> wide[k]
             row.indices = &self.index_scratch[0]
 
-    def squared_norms(self):
-        """Return ||x_i||^2 of every row, in one sequential pass."""
+    def squared_norms(self, dtype=np.float64):
+        """Return ||x_i||^2 of every row as float64 or float32, in one pass."""
         cdef Py_ssize_t i
         cdef Row row
-        norms = np.empty(self.n_rows)
-        cdef double[::1] view = norms
+        cdef double[::1] wide
+        cdef float[::1] narrow
+        cdef bint is_wide = dtype == np.float64
+        norms = np.empty(self.n_rows, dtype=dtype)
+        if is_wide:
+            wide = norms
+        else:
+            narrow = norms
         with nogil:
             for i in range(self.n_rows):
                 get_row(self, i, &row)
-                view[i] = squared_norm(&row)
+                if is_wide:
+                    wide[i] = squared_norm(&row)
+                else:
+                    narrow[i] = <float> squared_norm(&row)
         return norms
 
 

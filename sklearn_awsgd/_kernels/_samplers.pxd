@@ -1,6 +1,7 @@
 from numpy.random cimport bitgen_t
 
 from sklearn_awsgd._kernels._loop cimport Point, Sampler
+from sklearn_awsgd._kernels._tables cimport AliasTable, SafeRows
 
 # How the parameters tau of a sampler learn.
 cdef enum:
@@ -63,15 +64,6 @@ cdef class RandomSampler(Sampler):
     cdef bitgen_t* bits
 
 
-cdef class AliasTable:
-    cdef readonly Py_ssize_t size
-    cdef const double[::1] accept
-    cdef const int[::1] other
-    cdef Py_ssize_t pick(
-        self, bitgen_t* bits, Py_ssize_t start, Py_ssize_t stop
-    ) noexcept nogil
-
-
 cdef class ShuffledPasses(RandomSampler):
     cdef int[::1] order
     cdef const double[::1] mass
@@ -83,8 +75,9 @@ cdef class ShuffledPasses(RandomSampler):
 cdef class StrataDraws(RandomSampler):
     cdef const int[::1] order, strata
     cdef const Py_ssize_t[::1] start
-    cdef const double[::1] mass, safe_density
-    cdef AliasTable within, safe
+    cdef const double[::1] mass
+    cdef AliasTable within
+    cdef SafeRows safe
     cdef double mixing, forgetting
     cdef public double eta0
     cdef int update

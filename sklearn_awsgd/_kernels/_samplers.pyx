@@ -31,84 +31,6 @@ cdef class RandomSampler(Sampler):
         )
 
 
-cdef class AliasTable:
-    """Walker's alias method: draws from fixed weights in constant time.
-
-    Parameters
-    ----------
-    weights : ndarray of shape (n,)
-        Non-negative.
-    start : ndarray of shape (n_blocks + 1,), default=None
-        The table serves each block ``start[s]:start[s + 1]`` by itself; each block
-        with any rows has a positive sum.
-    """
-
-    def __init__(self, const double[::1] weights, const Py_ssize_t[::1] start=None):
-        cdef Py_ssize_t n = weights.shape[0], s, k, first, last, small, large
-        cdef Py_ssize_t n_small, n_large
-        cdef double mean
-        if start is None:
-            start = np.array([0, n], dtype=np.intp)
-        accept_array, other_array = np.empty(n), np.arange(n, dtype=np.int32)
-        cdef double[::1] accept = accept_array
-        cdef int[::1] other = other_array
-        # One stack from each end: blocks below the mean, blocks above it.
-        cdef int[::1] stack = np.empty(n, dtype=np.int32)
-        with nogil:
-            for s in range(start.shape[0] - 1):
-                first, last = start[s], start[s + 1]
-                mean = 0.0
-                for k in range(first, last):
-                    mean += weights[k]
-                mean /= last - first
-                n_small = n_large = 0
-                for k in range(first, last):
-                    accept[k] = weights[k] / mean
-                    if accept[k] < 1.0:
-                        stack[first + n_small] = <int> k
-                        n_small += 1
-                    else:
-                        stack[last - 1 - n_large] = <int> k
-                        n_large += 1
-                while n_small > 0 and n_large > 0:
-                    n_small -= 1
-                    small = stack[first + n_small]
-                    large = stack[last - n_large]
-                    other[small] = <int> large
-                    accept[large] -= 1.0 - accept[small]
-                    if accept[large] < 1.0:
-                        n_large -= 1
-                        stack[first + n_small] = <int> large
-                        n_small += 1
-                # What is left differs from 1 by rounding only.
-                for k in range(n_small):
-                    accept[stack[first + k]] = 1.0
-                for k in range(n_large):
-                    accept[stack[last - 1 - k]] = 1.0
-        self.size = n
-        self.accept = accept_array
-        self.other = other_array
-
-    cdef Py_ssize_t pick(
-        self, bitgen_t* bits, Py_ssize_t start, Py_ssize_t stop
-    ) noexcept nogil:
-        """Draw an index of the block ``start:stop``."""
-        cdef double u = uniform(bits) * (stop - start)
-        cdef Py_ssize_t k = <Py_ssize_t> u
-        if u - k < self.accept[start + k]:
-            return start + k
-        return self.other[start + k]
-
-    def probabilities(self, Py_ssize_t start=0, stop=None):
-        """Return the probabilities the table really has, by summing its cells."""
-        cdef Py_ssize_t end = self.size if stop is None else stop, k
-        result = np.zeros(self.size)
-        for k in range(start, end):
-            result[k] += self.accept[k] / (end - start)
-            result[self.other[k]] += (1 - self.accept[k]) / (end - start)
-        return result
-
-
 cdef class ShuffledPasses(RandomSampler):
     """Passes over the rows: every row once, then all again in a new order.
 
@@ -204,7 +126,6 @@ cdef class StrataDraws(RandomSampler):
         self.mass = layout.mass
         self.within = layout.within
         self.safe = layout.safe
-        self.safe_density = layout.safe_density
         self.update = UPDATES[setting.update]
         self.mixing = setting.mixing
         self.forgetting = setting.forgetting
@@ -231,7 +152,8 @@ cdef class StrataDraws(RandomSampler):
         cdef double u = uniform(self.bits)
         cdef Py_ssize_t s = 0, k
         if u < self.mixing:
-            x.i = self.safe.pick(self.bits, 0, self.safe.size)
+            k = self.safe.pick_run(uniform(self.bits), &u)
+            x.i = self.safe.pick_row(k, u)
             s = self.strata[x.i]
         else:
             s = first_above(&self.cumulative[0], self.cumulative.shape[0], u)
@@ -239,12 +161,14 @@ cdef class StrataDraws(RandomSampler):
                 k = self.start[s + 1] - self.start[s]
                 k = self.start[s] + <Py_ssize_t> (uniform(self.bits) * k)
             else:
-                k = self.within.pick(self.bits, self.start[s], self.start[s + 1])
+                k = self.within.pick(
+                    uniform(self.bits), self.start[s], self.start[s + 1]
+                )
             x.i = self.order[k]
         x.origin = s
         x.q = self.density[s]
         if self.mixing > 0.0:
-            x.q += self.mixing * self.safe_density[x.i]
+            x.q += self.mixing * self.safe.density(x.i)
 
     cdef void observe(self, const Point* x) noexcept nogil:
         cdef Py_ssize_t s = x.origin
@@ -372,6 +296,6 @@ cdef class StrataDraws(RandomSampler):
         strata = np.asarray(self.strata)
         result = np.asarray(self.density)[strata]
         if self.mixing > 0:
-            result = result + self.mixing * np.asarray(self.safe_density)
+            result = result + self.mixing * self.safe.densities()
         result[strata < 0] = 0
         return result

@@ -7,7 +7,9 @@ from scipy.special import softmax
 from libc.math cimport exp, log
 
 from sklearn_awsgd._kernels._loop cimport Point, Problem
-from sklearn_awsgd._kernels._rows cimport Row, Rows, get_row, prefetch_row
+from sklearn_awsgd._kernels._rows cimport (
+    Numbers, Row, Rows, get_row, number, prefetch_row
+)
 from sklearn_awsgd._kernels._steps cimport Steps, score, take
 
 cdef extern from "Python.h":
@@ -34,20 +36,19 @@ cdef class SoftmaxProblem(Problem):
 
     cdef Rows rows
     cdef const int[::1] codes
-    cdef const double[::1] norms2
+    cdef Numbers norms2
     cdef readonly tuple steps
     cdef double[::1] gradient
     cdef bint fit_intercept
     cdef double loss_scale
 
     def __init__(
-        self, Rows rows, const int[::1] codes, const double[::1] norms2, steps,
-        double loss_scale=1.0,
+        self, Rows rows, const int[::1] codes, norms2, steps, double loss_scale=1.0,
     ):
         cdef Steps one
         self.rows = rows
         self.codes = codes
-        self.norms2 = norms2
+        self.norms2 = Numbers(norms2)
         self.steps = tuple(steps)
         for one in self.steps:
             self.fit_intercept = one.fit_intercept
@@ -78,7 +79,7 @@ cdef class SoftmaxProblem(Problem):
             self.gradient[k] *= weight * self.loss_scale
             norm2 += self.gradient[k] * self.gradient[k]
             take(<Steps> self.model(k), &row, self.gradient[k])
-        x.norm2 = norm2 * (self.norms2[x.i] + self.fit_intercept)
+        x.norm2 = norm2 * (number(self.norms2, x.i) + self.fit_intercept)
 
     cdef void prefetch(self, const Point* x) noexcept nogil:
         prefetch_row(self.rows, x.i)
@@ -98,13 +99,13 @@ cdef class SoftmaxProblem(Problem):
         for steps in self.steps:
             steps.eta0 = value
 
-    def first_norms2(self):
-        """Return the squared gradient norm of every row where all W are zero."""
+    def first_norms2(self, rows=slice(None)):
+        """Return squared gradient norms of a slice of rows, where all W are zero."""
         cdef Steps steps
-        codes = np.asarray(self.codes)
+        codes = np.asarray(self.codes)[rows]
         p = softmax([steps.intercept[0] for steps in self.steps])
         gradient2 = self.loss_scale**2 * (p @ p - 2 * p[codes] + 1)
-        return gradient2 * (np.asarray(self.norms2) + self.fit_intercept)
+        return gradient2 * (self.norms2.owner[rows] + self.fit_intercept)
 
     def penalty(self):
         """Return the penalty at the current parameters."""

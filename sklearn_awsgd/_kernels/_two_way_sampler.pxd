@@ -2,7 +2,7 @@ cimport cython
 
 from sklearn_awsgd._kernels._entries cimport POINTS_AHEAD, GuideTable
 from sklearn_awsgd._kernels._entry_samplers cimport LearnedEntryDraws
-from sklearn_awsgd._kernels._samplers cimport AliasTable
+from sklearn_awsgd._kernels._tables cimport AliasTable
 
 
 @cython.final

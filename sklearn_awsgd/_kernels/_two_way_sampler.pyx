@@ -18,7 +18,8 @@ from sklearn_awsgd._kernels._entry_samplers cimport (
 )
 from sklearn_awsgd._kernels._loop cimport Point
 from sklearn_awsgd._kernels._rows cimport PREFETCH
-from sklearn_awsgd._kernels._samplers cimport SGD, AliasTable
+from sklearn_awsgd._kernels._samplers cimport SGD
+from sklearn_awsgd._kernels._tables cimport AliasTable
 
 from sklearn_awsgd._kernels._entries import scatter
 

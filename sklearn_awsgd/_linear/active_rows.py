@@ -37,7 +37,7 @@ class ActiveRows:
         rows, numbers, V = [], [], np.transpose(points)
 
         def look(X, part):
-            y = sums.y[part]
+            y = sums.targets(part)
             Z = np.asarray(X @ V[:-1] + V[-1], dtype=np.float64)
             z, low, high = np.ascontiguousarray(Z[:, 0]), Z.min(axis=1), Z.max(axis=1)
             losses, c = sums.loss(y, z)

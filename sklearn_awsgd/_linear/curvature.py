@@ -13,6 +13,8 @@ MOST_PARAMETERS = 3000
 N_PAIRS = 20
 # Rows handled together where arrays of their size are made.
 ROWS_IN_CHUNK = 4096
+# Rows whose numbers are looked at together, one for each row.
+ROWS_IN_PART = 2**16
 
 
 class InverseCurvature:
@@ -92,7 +94,7 @@ class InverseCurvature:
 
 def expectation(values, mass):
     """Return E_P of values; a mass of None means that all rows are equal."""
-    return values.mean() if mass is None else mass @ values
+    return values.mean(dtype=np.float64) if mass is None else mass @ values
 
 
 def systematic_sample(size, n_rows, rng):

@@ -185,12 +185,13 @@ def check_data(estimator, X, y, strata, *, reset, **options):
     return Data(X, y, norms2, strata)
 
 
-def norms_in_threads(n_jobs, X):
+def norms_in_threads(n_jobs, X, dtype):
     """Return the squared norms of rows, block by block where there are threads."""
     if n_jobs in (None, 1):
-        return squared_norms(X)
+        return squared_norms(X, dtype)
     blocks = Blocks(X, effective_n_jobs(n_jobs))
-    return np.concatenate(list(blocks.map(lambda rows, part: squared_norms(rows))))
+    parts = blocks.map(lambda rows, part: squared_norms(rows, dtype))
+    return np.concatenate(list(parts))
 
 
 def check_source(estimator, X, y, strata, reset, options):

@@ -79,7 +79,7 @@ def train_problems(
     estimator._pass_length = None if streaming else data.X.shape[0]
     sampler = estimator.sampler_
     n_jobs = effective_n_jobs(estimator.n_jobs)
-    space = RowSpace(data.mass, data.norms2, estimator.shuffle, data.costs, n_jobs)
+    space = RowSpace(data.mass, data.norms2, estimator.shuffle, data.costs)
     measured = data.is_source and data.costs is None
     measured = measured and getattr(sampler, "time_aware", False)
     if measured:
@@ -111,7 +111,6 @@ def train_problems(
             estimator.batch_size,
             counts[task.number],
             measured,
-            last=len(tasks) == 1,
         )
         with watch.problem(task) as (progress, own_budget):
             log = Log(task.number, data.total, progress, data.pass_cost)

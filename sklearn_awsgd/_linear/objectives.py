@@ -233,7 +233,7 @@ def best_constant(loss, y, mass):
     It is where the sampling phase starts: a rare class is far from b = 0, and the
     derivatives at its own b tell which rows matter.
     """
-    low, high = y.min(), y.max()
+    low, high = float(y.min()), float(y.max())
     is_high = y == high
     if (is_high | (y == low)).all():
         share = is_high.mean() if mass is None else mass @ is_high

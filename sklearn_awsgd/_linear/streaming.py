@@ -36,7 +36,7 @@ def learn_chunk(estimator, data, targets, sample, both, started):
         When the call began.
     """
     n_rows = len(data.norms2)
-    if data.norms2.max() > LARGEST_SIZE or (
+    if float(data.norms2.max()) > LARGEST_SIZE or (
         targets[0].values.dtype == np.float64
         and np.abs(targets[0].values).max() > LARGEST_IN_STREAM
     ):
@@ -44,7 +44,7 @@ def learn_chunk(estimator, data, targets, sample, both, started):
             "Floating-point overflow: X or y has values whose products overflow; "
             "scale them, for example with StandardScaler."
         )
-    X, norms2, values = data.X, data.norms2, [t.values for t in targets]
+    X, norms2, values = data.X, data.norms2, [t.numbers() for t in targets]
     learner = estimator._stream
     a = np.full(n_rows, both / learner.unit)
     if data.mass is not None:

@@ -4,14 +4,15 @@ import numpy as np
 
 from sklearn_awsgd._kernels import _batch
 from sklearn_awsgd._kernels._rows import Rows
-from sklearn_awsgd._linear.curvature import expectation, row_chunks
+from sklearn_awsgd._linear.curvature import ROWS_IN_PART, expectation, row_chunks
 
 # From here on dense rows are sampled in single precision: products are what costs.
 MANY_COLUMNS = 256
 # Squares of single precision must not overflow.
 LARGEST_SINGLE_NORM2 = float(np.sqrt(np.finfo(np.float32).max))
-# Rows whose sizes are computed together.
-ROWS_IN_PART = 2**16
+# Largest curvatures of a loss that single precision has the range for, others being
+# less by far: from, and, times squared norms, to.
+LEAST_CURVED, MOST_CURVED = 1e-20, 1e30
 
 
 class LinearSums:
@@ -27,7 +28,7 @@ class LinearSums:
     loss : Loss
         A smooth loss, but for `mean_loss`.
     y : ndarray of shape (n_samples,)
-        Targets.
+        Targets, of any type of numbers.
     mass : ndarray of shape (n_samples,) or None
         P of each row.
     norms2 : ndarray of shape (n_samples,)
@@ -44,9 +45,18 @@ class LinearSums:
         self.mass, self.norms2 = mass, norms2
         self.n_samples, n_features = blocks.shape
         self.n_columns, self.n_nonzero = n_features + 1, blocks.n_nonzero
-        is_safe = norms2.max() < LARGEST_SINGLE_NORM2
+        largest = float(norms2.max())
+        is_safe = largest < LARGEST_SINGLE_NORM2
         is_worth_it = self.n_columns >= MANY_COLUMNS
         self._sample_dtype = np.float32 if is_safe and is_worth_it else np.float64
+        # Curvatures are as exact as the rows, if their range allows, and so are their
+        # products with norms: of ten million rows, an array is a tenth of the data.
+        fits = LEAST_CURVED < loss.smoothness < MOST_CURVED / max(largest, 1.0)
+        self._dtype = blocks.dtype if fits else np.dtype(np.float64)
+
+    def targets(self, part):
+        """Return the targets of a slice as kernels take them."""
+        return np.asarray(self.y[part], dtype=np.float64)
 
     def masses(self, part):
         """Return P of the rows of a slice, an array or one number for all."""
@@ -83,22 +93,24 @@ class LinearSums:
         curvatures : object
             For `hessian` and `hessian_diagonal`.
         """
-        curvatures = np.empty(self.n_samples)
+        curvatures = np.empty(self.n_samples, dtype=self._dtype)
 
         def evaluate_block(X, part):
             gradients, sums = np.empty((2, self.n_columns)), np.empty((2, 2))
             mass, factor = self._block_mass(part)
+            found = np.empty(X.shape[0])
             _batch.evaluate(
                 Rows(X),
                 self.loss,
-                self.y[part],
+                self.targets(part),
                 mass,
                 v,
                 gradients,
                 sums,
-                curvatures[part],
+                found,
                 predictions=None if predictions is None else predictions[part],
             )
+            curvatures[part] = found
             if factor != 1:
                 gradients *= factor
                 sums *= factor
@@ -116,7 +128,7 @@ class LinearSums:
 
         def lose(X, part):
             z = X @ v[:-1] + v[-1]
-            losses = self.loss(self.y[part], np.asarray(z, dtype=np.float64))[0]
+            losses = self.loss(self.targets(part), np.asarray(z, dtype=np.float64))[0]
             return np.sum(losses * self.masses(part))
 
         return sum(self.blocks.map(lose))
@@ -149,7 +161,8 @@ class LinearSums:
             del size
         # A slice is read where it lies.
         some = chosen if len(chosen) < self.n_samples else slice(None)
-        weights = times * (self._floored(curvatures[some], floor) * self.masses(some))
+        weights = self._floored(curvatures[some], floor).astype(np.float64)
+        weights *= times * self.masses(some)
         hessian = np.zeros((self.n_columns, self.n_columns))
         per_row = self.n_nonzero / self.n_samples
         if self.blocks.is_sparse:
@@ -182,7 +195,7 @@ class LinearSums:
 
         The parameters are those of `hessian`.
         """
-        size = np.empty(self.n_samples)
+        size = np.empty_like(curvatures)
         # In parts: arrays of all rows are what takes memory beside the rows.
         for part in row_chunks(self.n_samples, ROWS_IN_PART):
             weight = self._floored(curvatures[part], floor) * self.masses(part)
@@ -201,7 +214,8 @@ class LinearSums:
     def _diagonal(self, curvatures):
         def add(X, part):
             mass, factor = self._block_mass(part)
-            return factor * _batch.hessian_diagonal(Rows(X), mass, curvatures[part])
+            here = np.asarray(curvatures[part], dtype=np.float64)
+            return factor * _batch.hessian_diagonal(Rows(X), mass, here)
 
         return sum(self.blocks.map(add))
 

@@ -9,6 +9,8 @@ from scipy import sparse
 from sklearn.utils import column_or_1d, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
+from sklearn_awsgd._linear.curvature import ROWS_IN_PART, row_chunks
+
 # Squares of targets are summed, and divided by.
 LARGEST_TARGET, SMALLEST_TARGET = 1e150, 1e-140
 
@@ -17,17 +19,20 @@ LARGEST_TARGET, SMALLEST_TARGET = 1e150, 1e-140
 class Target(ABC):
     """What one problem is to predict."""
 
-    values: np.ndarray  # numbers, as the loss takes them
+    values: np.ndarray  # as they are kept, one for each row
     mass: np.ndarray | None  # P of each row
     n_groups: int  # some may have no rows
     n_models: int = 1  # linear models that predict it together
     # How far apart the values are: one for classes.
     spread = 1.0
 
-    @property
     @abstractmethod
-    def groups(self):
-        """Groups of rows that a sampler may tell apart, of dtype int32."""
+    def groups(self, rows=slice(None)):
+        """Return the groups of some rows that a sampler may tell apart, int32."""
+
+    def numbers(self, rows=slice(None)):
+        """Return the values of some rows as a loss takes them."""
+        return self.values[rows]
 
     @property
     def present(self):
@@ -43,19 +48,23 @@ class Target(ABC):
     @property
     def has_all_groups(self):
         """Whether no group is without rows."""
-        return len(np.unique(self.groups)) == self.n_groups
+        return len(np.unique(self.groups())) == self.n_groups
 
 
 class SignTarget(Target):
-    """One class against the rest: +1 and -1."""
+    """One class against the rest: +1 and -1, of dtype int8."""
 
     def __init__(self, is_positive, mass=None):
-        super().__init__(np.where(is_positive, 1.0, -1.0), mass, n_groups=2)
+        signs = np.where(is_positive, np.int8(1), np.int8(-1))
+        super().__init__(signs, mass, n_groups=2)
 
-    @property
-    def groups(self):
-        """1 for the positive class, 0 for the rest."""
-        return (self.values > 0).astype(np.int32)
+    def groups(self, rows=slice(None)):
+        """Return 1 for the positive class, 0 for the rest."""
+        return (self.values[rows] > 0).astype(np.int32)
+
+    def numbers(self, rows=slice(None)):
+        """Return +1 and -1 as float64."""
+        return self.values[rows].astype(np.float64)
 
 
 class CodeTarget(Target):
@@ -64,10 +73,9 @@ class CodeTarget(Target):
     def __init__(self, codes, n_classes, mass=None):
         super().__init__(codes.astype(np.int32), mass, n_classes, n_classes)
 
-    @property
-    def groups(self):
-        """The classes."""
-        return self.values
+    def groups(self, rows=slice(None)):
+        """Return the classes."""
+        return self.values[rows]
 
 
 class RealTarget(Target):
@@ -76,10 +84,9 @@ class RealTarget(Target):
     def __init__(self, values, mass=None):
         super().__init__(values, mass, n_groups=1)
 
-    @property
-    def groups(self):
-        """One for all rows."""
-        return np.zeros(len(self.values), dtype=np.int32)
+    def groups(self, rows=slice(None)):
+        """Return one group for all rows."""
+        return np.zeros(len(self.values[rows]), dtype=np.int32)
 
     @cached_property
     def spread(self):
@@ -154,11 +161,14 @@ def distinct(y):
     if y.dtype.kind in "iu" and len(y):
         low, high = int(y.min()), int(y.max())
         if high - low < len(y):
-            # Differences of narrow integers may not fit in them.
-            wide = y if y.dtype.itemsize == 8 else y.astype(np.int64)
-            low = wide.dtype.type(low)
-            counts = np.bincount((wide - low).astype(np.intp, copy=False))
-            return (np.flatnonzero(counts).astype(wide.dtype) + low).astype(y.dtype)
+            is_there = np.zeros(high - low + 1, dtype=bool)
+            # In parts: differences of narrow integers may not fit in them.
+            for part in row_chunks(len(y), ROWS_IN_PART):
+                wide = y[part] if y.dtype.itemsize == 8 else y[part].astype(np.int64)
+                places = wide - wide.dtype.type(low)
+                is_there[places.astype(np.intp, copy=False)] = True
+            found = np.flatnonzero(is_there).astype(wide.dtype)
+            return (found + wide.dtype.type(low)).astype(y.dtype)
     return np.unique(y)
 
 

@@ -185,16 +185,13 @@ class LinearTask(Task):
         self.states[0]["intercept"][0] = constant
 
     def constant_loss(self):
-        losses = self.loss(self.target.values, self._constant())[0]
+        y = self.target.numbers()
+        losses = self.loss(y, np.full(len(y), self.states[0]["intercept"][0]))[0]
         return np.average(losses, weights=self.data.mass)
 
     def useless_loss(self):
         largest = np.abs(self.target.values).max(keepdims=True)
-        return self.loss(largest, np.zeros(1))[0][0]
-
-    def _constant(self):
-        """Return the predictions of the intercept alone."""
-        return np.full(self.n_samples, self.states[0]["intercept"][0])
+        return self.loss(largest.astype(np.float64), np.zeros(1))[0][0]
 
     def make_problem(self):
         data, rows = self.data, Rows(self.data.X)
@@ -226,10 +223,12 @@ class LinearTask(Task):
             hold if self.fit_intercept else None,
         )
 
-    def first_dual_norms2(self):
-        """Return the squared gradient norm of each row at the start of dual steps."""
-        derivatives = self.loss(self.target.values, self._constant())[1]
-        return derivatives**2 * (self.data.norms2 + self.fit_intercept)
+    def first_dual_norms2(self, rows):
+        """Return squared gradient norms at the start of dual steps, of a slice."""
+        y = self.target.numbers(rows)
+        z = np.full(len(y), self.states[0]["intercept"][0])
+        derivatives = self.loss(y, z)[1]
+        return derivatives**2 * (self.data.norms2[rows] + self.fit_intercept)
 
     def make_objective(self, width=0.0):
         return LinearObjective(
@@ -251,7 +250,7 @@ class LinearTask(Task):
         return ColumnModel(
             self.data.columns,
             self.loss.rounded(width) if width > 0 else self.loss,
-            self.target.values,
+            self.target.numbers(),
             self.data.mass,
             self.penalty.l2,
             self.fit_intercept,

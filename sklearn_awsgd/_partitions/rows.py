@@ -391,7 +391,7 @@ def targets(partition, problem):
     task, share = partition.task(problem)
     n_rows = len(partition)
     mass = np.full(n_rows, 1 / n_rows) if task.data.mass is None else task.data.mass
-    return task.target.values, share * mass
+    return task.target.numbers(), share * mass
 
 
 # The same of softmax regression.
@@ -530,7 +530,7 @@ def _share_and_mass(partition, problems):
 
 def _bounds(partition):
     """Return the gradient norms of a loss whose slope is 1."""
-    bounds = partition.norms2 + 1
+    bounds = partition.norms2 + 1.0
     return np.sqrt(bounds, out=bounds)
 
 

@@ -79,35 +79,40 @@ class LevelSampler(BaseSampler):
     def prepare(self, space, n_problems, n_groups, strata):
         """Allocate what is learned, for all problems."""
         if self.mixing > 0:
-            space.prepare_safe(self.time_aware)
+            space.safe(self.time_aware)
         self._n_cost_classes = 1 + int(self._cost_classes(space).max())
         self._n_groups = n_groups * self._n_cost_classes
         n_strata = self._n_groups * _level_sampler.N_LEVELS_PER_GROUP
         self.probabilities_ = np.zeros((n_problems, n_strata))
 
-    def _cost_classes(self, space):
-        """Return the class of the cost of each row, or zero for all.
+    def _cost_classes(self, space, rows=slice(None)):
+        """Return the class of the cost of each of some rows, or zero for all.
 
         Rows of a stratum are drawn alike, and often those that happened to show a small
         gradient set its probability: it must not be that of dear rows, too.
         """
         if not self.time_aware or space.costs is None:
             return np.zeros(1, dtype=np.int32)
-        octaves = np.log2(space.costs / space.costs.min()) / 2
+        octaves = np.log2(space.costs[rows] / space.costs.min()) / 2
         return np.minimum(octaves, MOST_COST_CLASSES - 1).astype(np.int32)
 
     def open(self, space, view, problem, generator):
         """Return the compiled sampler of one problem."""
-        groups = view.groups
-        if self._n_cost_classes > 1:
-            groups = groups * np.int32(self._n_cost_classes)
-            groups += self._cost_classes(space)
+
+        def look(rows):
+            groups, norms2 = view.part(rows)
+            if self._n_cost_classes > 1:
+                groups = groups * np.int32(self._n_cost_classes)
+                groups += self._cost_classes(space, rows)
+            if self.time_aware and space.costs is not None:
+                norms2 = norms2 / space.costs[rows]
+            return groups, norms2
+
         return _level_sampler.LevelDraws(
             generator,
             space,
-            groups,
+            look,
             self._n_groups,
-            view.norms2,
             self.mixing,
             self.forgetting,
             self.time_aware,

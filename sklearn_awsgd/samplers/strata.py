@@ -139,7 +139,7 @@ class StrataSampler(BaseSampler):
         New strata of a later call are added behind the known ones.
         """
         if self.mixing > 0:
-            space.prepare_safe(self.time_aware)
+            space.safe(self.time_aware)
         n_strata = n_groups
         # In a pool the estimator has made the strata.
         if self.by == "given" and not space.stationary:
@@ -205,7 +205,7 @@ class StrataSampler(BaseSampler):
 
     def _layout(self, space, strata):
         n_strata = self.tau_.shape[1]
-        safe = space.safe(self.time_aware) if self.mixing > 0 else (None, None)
+        safe = space.safe(self.time_aware) if self.mixing > 0 else None
         return StrataLayout(space, strata, n_strata, safe)
 
     def _compile(self, generator, layout, problem, eta0):

@@ -30,7 +30,7 @@ class UniformSampler(BaseSampler):
         if space.kind == "entries":
             return _entries.ShuffledEntries(generator, space.entries)
         return _samplers.ShuffledPasses(
-            generator, space.rows.copy(), space.mass, space.shuffle
+            generator, space.rows, space.mass, space.shuffle
         )
 
     def keep(self, problem, opened):

@@ -140,7 +140,7 @@ MUTANTS = [
     ),
     Mutant(
         "samplers: the density of strata forgets the safe part",
-        "            x.q += self.mixing * self.safe_density[x.i]\n\n"
+        "            x.q += self.mixing * self.safe.density(x.i)\n\n"
         "    cdef void observe(self, const Point* x) noexcept nogil:\n"
         "        cdef Py_ssize_t s = x.origin\n",
         "            pass\n\n"
@@ -156,8 +156,8 @@ MUTANTS = [
     ),
     Mutant(
         "level: rows are one level too low",
-        "exponent = ilogb(norm2) // 2",
-        "exponent = ilogb(norm2) // 2 - 1",
+        "return ilogb(value) >> 1",
+        "return (ilogb(value) >> 1) - 1",
         "test_level_sampler.py",
     ),
     Mutant(

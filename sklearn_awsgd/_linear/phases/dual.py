@@ -69,7 +69,7 @@ def plan_dual_steps(task):
         or not (alpha > 0 and task.penalty.l1 == 0)
     ):
         return None
-    loss, y = task.loss, task.target.values
+    loss, y = task.loss, task.target.numbers()
     z = np.full(len(y), task.states[0]["intercept"][0])
     curvatures = loss.second_derivatives(y, z)
     # Where all rows lie on lines of their losses there is none yet.
@@ -161,7 +161,7 @@ def take_dual_steps(task, hold, draws, budget, log):
     tol = 0.0 if budget.tol is None else budget.tol
     stop = DualStop(problem, evaluate, tol, budget.max_passes, log.scale)
 
-    opened = draws.open(task, task.first_dual_norms2())
+    opened = draws.open(task, task.first_dual_norms2)
     first = replace(budget, max_passes=1)
     outcome = draws.run(problem, opened, n_first, first, log, stop)
     draws.keep(task, opened)
@@ -195,7 +195,7 @@ def _shuffled_blocks(task, draws, n_nonzero):
     share = min(NUMBERS_IN_RUN / n_nonzero, BLOCK_SHARE)
     return ShuffledPasses(
         task.generator,
-        draws.space.rows.copy(),
+        draws.space.rows,
         draws.space.mass,
         draws.space.shuffle,
         block_size=int(max(1, draws.n_rows * share)),

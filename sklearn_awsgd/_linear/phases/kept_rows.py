@@ -26,7 +26,7 @@ def descend_on_kept_rows(task, budget):
     """
     kept = task.data.X.kept
     few = task.on_rows(kept.rows, kept.places)
-    sizes = np.bincount(few.target.groups, minlength=few.target.n_groups)
+    sizes = np.bincount(few.target.groups(), minlength=few.target.n_groups)
     if sizes.min() < ROWS_PER_COLUMN * (task.n_features + 1):
         return
     if few.data.mass is not None:

@@ -61,10 +61,11 @@ def plan_kink_steps(task):
 
     On wide data they are for a penalty that is felt, and begin at zero.
     """
-    l2, y = task.penalty.l2, task.target.values
+    l2 = task.penalty.l2
     suited = task.has_dual_steps and not task.is_smooth and not task.data.is_source
     if not (suited and l2 > 0 and task.penalty.l1 == 0):
         return None
+    y = task.target.numbers()
     z = np.full(len(y), task.states[0]["intercept"][0])
     # The curvature of a parabola as high as the loss at the distance of the targets.
     value = expectation(task.loss(y, z)[0], task.data.mass)
@@ -216,7 +217,7 @@ class KinkRun:
 
     def _slopes(self, v):
         """Return the derivatives of all rows."""
-        low, high = self.task.loss.flat_ends(self.task.target.values)
+        low, high = self.task.loss.flat_ends(self.task.target.numbers())
         parts = self.task.data.blocks.map(lambda X, part: X @ v[:-1] + v[-1])
         z = np.concatenate(list(parts))
         self.spend(1, self.here.value, self.here.gap, v)
@@ -256,11 +257,11 @@ def take_kink_steps(task, hold, draws, budget, log):
     if fresh and is_tall:
         outcome = sample_first(task, draws, budget, log)
     elif fresh:
-        rows = draws.space.rows.copy()
+        rows = draws.space.rows
         problem = task.make_kink_problem(hold, rows, draws.space.shuffle)
         n_first = count_first_draws(task, draws)
         n_first = min(n_first, math.ceil(SHARE_DRAWN_LEARNED * draws.n_rows))
-        opened = draws.open(task, task.first_dual_norms2())
+        opened = draws.open(task, task.first_dual_norms2)
         one_pass = replace(budget, max_passes=1)
         outcome = draws.run(problem, opened, n_first, one_pass, log)
         draws.keep(task, opened)

@@ -69,7 +69,7 @@ class RowsInPlay:
     """
 
     def __init__(self, task, rows, variates):
-        data, y = task.data, task.target.values
+        data, y = task.data, task.target.numbers()
         n = task.n_samples
         mass = np.full(n, 1 / n) if data.mass is None else data.mass
         everything = len(rows) == n

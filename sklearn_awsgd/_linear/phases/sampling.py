@@ -31,7 +31,6 @@ class Draws:
     batch_size: int = 1  # draws that share one state of the sampler
     counts: np.ndarray | None = None  # draws of each row, added to
     measured: bool = False  # whether costs are measured, not given
-    last: bool = False  # whether no other task draws from the space
 
     @property
     def costs(self):
@@ -43,18 +42,21 @@ class Draws:
     @property
     def n_rows(self):
         """Number of rows that can be drawn."""
-        return len(self.space.rows)
+        return self.space.n_rows
 
     def open(self, task, norms2):
-        """Return the opened sampler of a task, given squared norms of gradients."""
-        view = ProblemView(groups=task.target.groups, norms2=norms2)
+        """Return the opened sampler of a task, given squared norms of gradients.
+
+        These are an array, or a function of a slice of the rows.
+        """
+        view = ProblemView(task.target.groups, norms2)
         return self.sampler.open(self.space, view, task.number, task.generator)
 
     def begin(self, task):
         """Return the problem of a task and its opened sampler."""
         if not task.data.is_source:
             problem = task.make_problem()
-            return problem, self.open(task, problem.first_norms2())
+            return problem, self.open(task, problem.first_norms2)
         problem = FetchedProblem(task)
         opened = self.open(task, problem.first_norms2())
         return problem, FetchedDraws(opened, task.data.X, problem, self.measured)
@@ -84,8 +86,6 @@ class Draws:
             opened.close()
             opened = opened.opened
         self.sampler.keep(task.number, opened)
-        if self.last:
-            self.space.forget_tables()
 
 
 def first_draws_pay(task):

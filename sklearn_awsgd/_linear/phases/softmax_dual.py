@@ -74,7 +74,7 @@ def take_softmax_steps(task, budget, log):
             rng.permutation(n_rows),
             task.target.values,
             weights,
-            data.norms2,
+            data.norms2.astype(np.float64, copy=False),
             variates,
             coef,
             intercepts,
