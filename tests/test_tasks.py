@@ -14,6 +14,7 @@ from sklearn_awsgd._linear.data import Data
 from sklearn_awsgd._linear.objectives import Evaluation
 from sklearn_awsgd._linear.phases.descent import Direction, Proposal, descend
 from sklearn_awsgd._linear.phases.dual import plan_dual_steps
+from sklearn_awsgd._linear.phases.proximal import l1_change
 from sklearn_awsgd._linear.phases.sampling import Draws
 from sklearn_awsgd._linear.steps import complete_state, new_state
 from sklearn_awsgd._linear.targets import CodeTarget, RealTarget, SignTarget
@@ -304,3 +305,10 @@ def test_the_driver_ends_where_no_curvature_helps():
     assert not report.converged
     assert direction.n_stiffened == 3
     np.testing.assert_array_equal(report.end.v, [3.0, 4.0])
+
+
+def test_small_changes_of_an_l1_norm_keep_their_digits():
+    w, step = np.array([1e4, -3.0, 0.0, 2.0]), np.array([1e-15, 1e-20, -1e-18, -3.0])
+    np.testing.assert_allclose(l1_change(w[:3], step[:3]), 1e-15 + 1e-18, rtol=1e-4)
+    # Through zero it falls and rises.
+    assert l1_change(w, step) == pytest.approx(-1.0)

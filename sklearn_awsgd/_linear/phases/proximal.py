@@ -32,6 +32,17 @@ def add_l1_penalty(there, alpha_l1):
     return there
 
 
+def l1_change(w, step):
+    """Return the change of the l1 norm by a step.
+
+    Where signs stay, from the step itself: in a difference of norms small steps, of
+    which the last digits of a solution are made, would be lost.
+    """
+    after = w + step
+    stays = w * after > 0
+    return np.where(stays, np.sign(w) * step, np.abs(after) - np.abs(w)).sum()
+
+
 class ProximalDirection(Direction):
     """Proximal Newton directions, with an l1 penalty of strength `alpha_l1`."""
 
@@ -50,9 +61,7 @@ class ProximalDirection(Direction):
 
     def propose(self, here, trail):
         step, last_gain = self._minimize_model(here)
-        slope = here.gradient @ step + self.alpha_l1 * (
-            np.abs(here.v[:-1] + step[:-1]).sum() - np.abs(here.v[:-1]).sum()
-        )
+        slope = here.gradient @ step + self.alpha_l1 * l1_change(here.v[:-1], step[:-1])
         scale = max(abs(here.value), 1e-300)
         # With curvature added, and between kinks, a model promises too little.
         sure = self.floor == 0 and self.objective.sharp
