@@ -56,7 +56,8 @@ MOST_ON_ACTIVE = 40
 class _Recorder:
     """Writes the exact passes of several descents into one log.
 
-    A trial step that is taken back is a pass, but no place to be: the best is recorded.
+    A trial step that is taken back is a pass, but no place to be: the best is recorded,
+    of those that differ by rounding alone the one with the least gap.
     """
 
     def __init__(self, log, n_draws, task):
@@ -70,7 +71,10 @@ class _Recorder:
 
     def __call__(self, there, n_passes):
         """Record a pass."""
-        if self.best is None or there.value <= self.best.value:
+        best = self.best
+        if best is None or there.value <= best.value:
+            self.best = there
+        elif there.gap < best.gap and there.value - best.value <= POLISHED * best.value:
             self.best = there
         self.log.add_exact(
             self.n_draws + (self.n_before + n_passes) * self.task.n_samples,
