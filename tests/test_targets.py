@@ -517,6 +517,7 @@ def test_sparsify_a_regressor(imbalanced, seed):
         np.array([2**63, 2**63 + 5] * 4, dtype=np.uint64),
         np.array([-(2**63), 2**63 - 1]),
         np.array([True, False]),
+        np.array([True, True, True])[::-2],
         np.array(["b", "a", "b"]),
         np.array([], dtype=int),
     ],

@@ -158,6 +158,8 @@ def distinct(y):
 
     ``numpy.unique`` took a twelfth of the time of a fit to 1e6 rows of 50 features.
     """
+    if y.dtype.kind == "b":
+        return distinct(y.view(np.uint8)).astype(bool)
     if y.dtype.kind in "iu" and len(y):
         low, high = int(y.min()), int(y.max())
         if high - low < len(y):
