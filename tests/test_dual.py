@@ -23,6 +23,7 @@ from sklearn_awsgd._kernels._samplers import ShuffledPasses
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
 from sklearn_awsgd._kernels import _dual
 from sklearn_awsgd._linear.curvature import MOST_PARAMETERS
+from sklearn_awsgd._linear.phases import dual
 from sklearn_awsgd._linear.phases.dual import LARGEST_RATIO, DualStop, curvature_ratio
 from sklearn_awsgd._spaces import ProblemView, RowSpace
 
@@ -315,7 +316,8 @@ def test_weights_are_repetitions_also_in_wide_data():
     np.testing.assert_allclose(weighted.coef_, plain.coef_, atol=1e-4)
 
 
-def test_rows_too_large_for_the_penalty_go_to_the_finish():
+def test_rows_too_large_for_the_penalty_go_to_the_finish(monkeypatch):
+    monkeypatch.setattr(dual, "ROWS_PER_FEATURE", 0)  # As if there were many rows.
     X, z = wide_data()
     y = np.where(z > 3, 1.0, -1.0)
     norms2 = np.asarray(X.multiply(X).sum(axis=1)).ravel()

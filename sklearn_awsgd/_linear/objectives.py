@@ -45,6 +45,8 @@ class Objective(ABC):
         Strength of the l2 penalty.
     sharp : bool
         Whether the curvature holds beyond the next kink of the loss.
+    has_jumps : bool
+        Whether the curvature of the loss has jumps.
     rows_per_column : int
         Rows of the first curvature sample for each column, at least.
     curvature : ndarray of shape (n_columns, n_columns) or None
@@ -53,6 +55,7 @@ class Objective(ABC):
     """
 
     rows_per_column = 12
+    has_jumps = False
     curvature = None
 
     @abstractmethod
@@ -108,11 +111,15 @@ class LinearObjective(Objective):
     alpha_l1 : float, default=0.0
         Strength of an l1 penalty, which is no part of the value and the gradient, but
         of what the bound of the suboptimality is for.
+    has_jumps : bool, default=False
+        Whether the curvature of the loss has jumps.
     """
 
-    def __init__(self, sums, alpha, fit_intercept, sharp=True, alpha_l1=0.0):
+    def __init__(
+        self, sums, alpha, fit_intercept, sharp=True, alpha_l1=0.0, has_jumps=False
+    ):
         self.sums, self.alpha, self.fit_intercept = sums, alpha, fit_intercept
-        self.sharp, self.alpha_l1 = sharp, alpha_l1
+        self.sharp, self.alpha_l1, self.has_jumps = sharp, alpha_l1, has_jumps
         self.n_samples, self.n_columns = sums.n_samples, sums.n_columns
         self.n_nonzero = sums.n_nonzero
         # The best dual point so far, or its bound with an l1 penalty: see `mix_dual`.

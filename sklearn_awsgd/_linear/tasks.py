@@ -1,7 +1,6 @@
 """Tasks: one problem to train each, with all that phases need to know of it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -12,7 +11,13 @@ from sklearn_awsgd._kernels._coordinate_rates import make_steps
 from sklearn_awsgd._kernels._dual import DualSteps
 from sklearn_awsgd._kernels._kinks import KinkSteps
 from sklearn_awsgd._kernels._linear import LinearProblem
-from sklearn_awsgd._kernels._losses import Huber, Loss
+from sklearn_awsgd._kernels._losses import (
+    Huber,
+    Loss,
+    ModifiedHuber,
+    SquaredEpsilonInsensitive,
+    SquaredHinge,
+)
 from sklearn_awsgd._kernels._rows import Rows
 from sklearn_awsgd._kernels._softmax import SoftmaxProblem
 from sklearn_awsgd._kernels.settings import Penalty, Rate
@@ -48,8 +53,6 @@ class Task(ABC):
     curvature: np.ndarray | None = None
     # Of each row at the parameters, as `Evaluation.curvatures`, likewise.
     row_curvatures: np.ndarray | None = None
-    # Takes v to the parameters of the task that this one stands for, if there is one.
-    leave: Callable | None = None
 
     @property
     def n_samples(self):
@@ -75,6 +78,13 @@ class Task(ABC):
     def has_lines(self):
         """Whether the loss is a line in places, or has kinks."""
         return isinstance(self.loss, Huber) or not self.is_smooth
+
+    @property
+    def has_jumps(self):
+        """Whether the loss has no kinks, but its curvature has jumps."""
+        return isinstance(
+            self.loss, (Huber, ModifiedHuber, SquaredEpsilonInsensitive, SquaredHinge)
+        )
 
     # Whether there are `make_dual_problem` and `first_dual_norms2`.
     has_dual_steps = False
@@ -237,6 +247,7 @@ class LinearTask(Task):
             self.fit_intercept,
             sharp=self.is_smooth,
             alpha_l1=self.penalty.l1,
+            has_jumps=self.has_jumps,
         )
 
     def make_sums(self, width):

@@ -180,6 +180,7 @@ class Log:
     def add_piece(self, draws, objective, *, cost=np.nan, **statistics):
         """Record a piece of sampled draws, and what they cost where that is known."""
         self.spent += cost
+        self.ends = None
         self.records.append(
             Record(
                 self.problem,
@@ -200,6 +201,7 @@ class Log:
         `parameters` returns where it has led, if not to those that the run works on.
         """
         self.spent += n_passes * self.pass_cost
+        self.ends = None
         record = Record(
             self.problem,
             "exact",

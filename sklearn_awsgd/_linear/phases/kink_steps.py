@@ -18,7 +18,7 @@ import numpy as np
 
 from sklearn_awsgd._linear.curvature import MOST_PARAMETERS, expectation
 from sklearn_awsgd._linear.phases.descent import Report
-from sklearn_awsgd._linear.phases.dual import HOLD, curvature_ratio
+from sklearn_awsgd._linear.phases.dual import curvature_ratio, hold_intercept
 from sklearn_awsgd._linear.phases.kinks import POLISHED
 from sklearn_awsgd._linear.phases.multipliers import (
     CURVATURE_ROWS_PER_COLUMN,
@@ -74,7 +74,7 @@ def plan_kink_steps(task):
     is_wide = task.n_features >= MOST_PARAMETERS
     if is_wide and (task.has("coef") or not 0 < ratio <= LARGEST_KINK_RATIO):
         return None
-    return HOLD * curvature if value > 0 else HOLD
+    return hold_intercept(task, curvature if value > 0 else 1.0)
 
 
 class KinkRun:

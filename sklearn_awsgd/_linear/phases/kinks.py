@@ -80,12 +80,8 @@ class _Recorder:
             self.n_draws + (self.n_before + n_passes) * self.task.n_samples,
             self.best.value,
             self.best.gap + ROUNDING_ERROR * self.width,
-            self._parameters,
+            lambda: self.best.v,
         )
-
-    def _parameters(self):
-        v, leave = self.best.v, self.task.leave
-        return v if leave is None else leave(v)
 
 
 def choose_direction(task, objective, width, tol, rng):

@@ -109,12 +109,11 @@ class NewtonDirection(Direction):
         if self.inverse.rough:
             n = max(ROUGH_STEPS, int(ROUGH_SHARE * len(trail.reached)))
             left = max(LEAST_RATIO * self.left, trail.rest(n))
-            # With fewer rows than features, the penalty is all there is along most
-            # directions, which a diagonal does not see: a certificate decides.
-            few_rows = self.objective.n_samples < self.objective.n_columns
-            if self.inverse.diagonal and few_rows and np.isfinite(here.gap):
-                left = np.inf
+            if self.inverse.diagonal:
+                left = np.inf if self._needs_certificate(here, 1) else left
         elif self._is_stale(here):
+            left = np.inf
+        elif self.objective.has_jumps and self._needs_certificate(here, 2):
             left = np.inf
         elif self.left > 0:
             left = max(LEAST_RATIO, *self.ratios[-N_RATIOS:]) * self.left
@@ -125,6 +124,15 @@ class NewtonDirection(Direction):
         ):
             left = np.inf
         return min(self.inverse.margin * left, here.gap)
+
+    def _needs_certificate(self, here, rows_per_column):
+        """Return whether rows are few, and there is a certificate to decide.
+
+        Along most directions the penalty is then all there is: of rows whose curvature
+        a step takes away, or which a diagonal does not see.
+        """
+        few = self.objective.n_samples < rows_per_column * self.objective.n_columns
+        return few and np.isfinite(here.gap)
 
     def renew(self, here, trail):
         """Sample the curvature anew when steps are slow, and it has paid for itself.

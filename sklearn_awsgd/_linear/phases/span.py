@@ -8,6 +8,7 @@ direction. A diagonal of the curvature does not: along what the rows do not see,
 penalty is all there is.
 """
 
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -16,16 +17,13 @@ from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf
 
 from sklearn_awsgd._linear.curvature import MOST_PARAMETERS
+from sklearn_awsgd._linear.phases.descent import CHEAP
 from sklearn_awsgd._linear.steps import complete_state, new_state
 
 # Passes over the rows that a span may cost to be taken at once. If it costs more, as
 # many passes come first: what they cannot do is worth the span then. Chosen on normal
 # rows, 10 x 3000 to 2000 x 5000, whose descents took 20 to 40 passes and missed tol.
-CHEAP_SPAN = 60
-# Below MOST_PARAMETERS there is a full curvature of the features too: the span is for
-# so many features, and so many times as many as there are rows.
-FEWEST_FOR_SPAN = 500
-WIDE = 4
+CHEAP_SPAN = 100
 # Hessians that a descent in the span is taken to need.
 N_HESSIANS = 4
 # Flops of matrix products in the time of one flop of a pass.
@@ -40,15 +38,26 @@ def has_span(task):
     return few and task.penalty.l1 == 0 and not task.data.is_source
 
 
+def has_few_rows(task):
+    """Return whether there are no more rows than features, and many of both.
+
+    With few of both, the curvature of the features costs nothing.
+    """
+    rows, columns = task.n_samples, task.n_features
+    return rows <= columns and rows * columns**2 > CHEAP
+
+
 def span_cost(task):
     """Return the passes that the span of the rows costs; inf where it is of no use."""
-    n_rows, n_features = task.n_samples, task.n_features
-    is_wide = WIDE * n_rows < n_features >= FEWEST_FOR_SPAN
-    if not has_span(task) or not (is_wide or n_features >= MOST_PARAMETERS):
+    n_rows = task.n_samples
+    is_wide = task.n_features >= MOST_PARAMETERS
+    if not has_span(task) or not (is_wide or has_few_rows(task)):
         return np.inf
     X = task.data.X
     n_nonzero = X.nnz if sparse.issparse(X) else X.size
-    products = n_rows * n_nonzero + N_HESSIANS * task.n_models * n_rows**3
+    # Losses with kinks have dual steps there.
+    n_hessians = N_HESSIANS if task.is_smooth else 1 / 3
+    products = n_rows * n_nonzero + n_hessians * n_rows**3
     return products / SPEED / (4 * (n_nonzero + 5 * n_rows))
 
 
@@ -103,7 +112,7 @@ class Span:
             complete_state(inner, task.rate.name, task.average_start > 0)
             states.append(inner)
         data = replace(task.data, X=rows, norms2=np.einsum("ij,ij->i", rows, rows))
-        self.task = replace(task, data=data, states=states, leave=self.parameters)
+        self.task = replace(task, data=data, states=states)
 
     def _enter(self, coef):
         """Return Q^T w."""
@@ -113,6 +122,21 @@ class Span:
         """Return Q u."""
         weights = solve_triangular(self._triangle, coef, lower=True, trans="T")
         return self._rows.T @ weights
+
+    @contextmanager
+    def told_outside(self, progress):
+        """Have a Reporter, or None, tell of parameters as those of the task itself."""
+        if progress is None:
+            yield
+            return
+        attributes = progress.attributes
+        progress.attributes = lambda v: attributes(
+            self.parameters(self.task.parameters() if v is None else v)
+        )
+        try:
+            yield
+        finally:
+            progress.attributes = attributes
 
     def parameters(self, v):
         """Return parameters of the task in the span as those of the task itself."""
