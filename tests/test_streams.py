@@ -399,14 +399,15 @@ def test_softmax_with_classes_one_after_the_other(rng):
 
 @each_loss
 @each_layout
-def test_rank_one_steps_and_their_twin(layout, loss, rng):
+@pytest.mark.parametrize("n_columns", [5, 70])
+def test_rank_one_steps_and_their_twin(n_columns, layout, loss, rng):
     loss = StreamProblem.of(loss).loss
-    X, y = make_data(rng, 36)
-    X = np.column_stack([X, np.ones(36)])
-    a = rng.uniform(0.5, 2, 36)
-    base = rng.standard_normal((20, 6))
+    y = make_data(rng, 36)[1]
+    X = np.column_stack([rng.standard_normal((36, n_columns)), np.ones(36)])
+    a, p = rng.uniform(0.5, 2, 36), n_columns + 1
+    base = rng.standard_normal((4 * p, p))
     H = base.T @ base / 20
-    v, inverse = rng.standard_normal(6), np.linalg.inv(H)
+    v, inverse = rng.standard_normal(p), np.linalg.inv(H)
     w = v.copy()
     _stream.rank_one_steps(Rows(layout(X)), loss, y, a, v, inverse)
     for i, x in enumerate(X):
@@ -482,17 +483,24 @@ def test_softmax_steps_and_their_twin(layout, rng):
 
 
 @each_layout
-@pytest.mark.parametrize("n_models", [1, 3])
-def test_leaving_keeps_the_coefficients(n_models, layout, rng):
+def test_squares_of_rows_and_their_twin(layout, rng):
     X = np.column_stack([rng.standard_normal((10, 4)), np.ones(10)])
-    w, diagonal = rng.standard_normal((5, n_models)), rng.uniform(1, 2, 5)
-    theta = w * diagonal[:, None]
-    h, leaving = rng.uniform(0, 1, 3), np.array([1, 4, 7])
-    before = diagonal.copy()
-    _stream_dual.leave(Rows(layout(X)), leaving, h, w, diagonal, theta)
-    np.testing.assert_allclose(theta / diagonal[:, None], w, rtol=1e-12)
-    gain = np.append(h @ X[leaving, :-1] ** 2, 0)
-    np.testing.assert_allclose(diagonal - before, gain, rtol=1e-12, atol=1e-15)
+    h, chosen, total = rng.uniform(0, 1, 3), np.array([1, 4, 7]), np.ones(5)
+    _stream_dual.add_squared_rows(Rows(layout(X)), chosen, h, total)
+    expected = 1 + np.append(h @ X[chosen, :-1] ** 2, 0)
+    np.testing.assert_allclose(total, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [WideStream, SoftmaxStream])
+def test_leaving_keeps_the_coefficients(kind, rng):
+    X, y = softmax_data(rng, 300)
+    n_classes = [] if kind is WideStream else [3]
+    y = y if n_classes else np.where(y > 0, 1.0, -1.0)
+    problem = StreamProblem.of(_losses.LogLoss(), alpha_l2=1e-3, memory_size=100)
+    stream = feed(kind(X, *n_classes), problem, X, y, 100)
+    w, strength = stream.w.copy(), stream.diagonal + problem.alpha_l2 * stream.n
+    assert (stream.diagonal[:-1] > 0).all()
+    np.testing.assert_allclose((stream.theta.T / strength).T[:-1], w[:-1], rtol=1e-9)
 
 
 @each_layout

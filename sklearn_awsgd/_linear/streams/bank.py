@@ -1,7 +1,8 @@
 """Several rates of forgetting at once, weighted by how well they predict."""
 
+import math
+
 import numpy as np
-from scipy.special import expit
 
 from sklearn_awsgd._kernels import _stream
 
@@ -55,21 +56,21 @@ class Shift:
             Of the rows with the shift; without it that is `raw`.
         """
         loss, weight = problem.total(y, scores + self.value, a), a.sum()
-        keep, gains = np.exp(-weight / SHIFT_WINDOW), np.empty(5)
+        keep, gains = math.exp(-weight / SHIFT_WINDOW), np.empty(5)
         self._curvature *= keep
         self._slope *= keep
         # A calibration whose slope is known to be 1.
         point, curvature = np.array([1.0, self._best]), self._curvature + SHIFT_PRIOR
         prior = np.array([KNOWN, 0.0, curvature, KNOWN, self._slope])
-        _, own = _stream.calibrate(
+        own = _stream.calibrate(
             problem.loss, scores, y, a, point, prior, SHIFT_STEPS, gains
         )
-        behind = np.exp(-weight / EVIDENCE_WINDOW) * self._behind + own - raw
-        self._behind = float(np.clip(behind, -FURTHEST, FURTHEST))
+        behind = math.exp(-weight / EVIDENCE_WINDOW) * self._behind + own - raw
+        self._behind = min(max(behind, -FURTHEST), FURTHEST)
         self._best = float(point[1])
         self._curvature += gains[2]
         self._slope += gains[4] - gains[1]
-        self.value = float(expit(-self._behind)) * self._best
+        self.value = self._best / (1 + math.exp(self._behind))
         return loss
 
 
@@ -159,18 +160,17 @@ class Bank:
         winner : int
             The learner that those before it should go on from; 0 is none.
         """
-        keep, n = np.exp(-weight / EVIDENCE_WINDOW), len(losses)
-        known = np.array([loss is not None for loss in losses])
-        losses = np.array([loss for loss in losses if loss is not None])
+        keep, n = math.exp(-weight / EVIDENCE_WINDOW), len(losses)
+        # None becomes NaN, which `fmin` leaves out.
+        losses = np.array(losses, dtype=float)
         costly = self._costs_much(losses[0], weight, is_log_loss)
         self.calm = 0 if costly else self.calm + 1
-        self._watch(losses.min(), weight, keep)
+        self._watch(np.fmin.reduce(losses), weight, keep)
         if not is_log_loss:
             losses /= 2 * self.mean_loss + 1e-300
-        behind = np.full(n, np.inf)
-        behind[known] = keep * self.behind[:n][known] + losses
-        behind -= behind.min()
-        self.behind[:n] = np.minimum(behind, FURTHEST)
+        behind = keep * self.behind[:n] + losses
+        behind = np.fmin(behind - np.fmin.reduce(behind), FURTHEST)
+        self.behind[:n] = behind
         winner = int(behind.argmin())
         if winner and behind[0] > RESTART:
             self.behind[:winner] = 0.0
@@ -180,8 +180,9 @@ class Bank:
     def _watch(self, loss, weight, keep):
         """Take in the loss of the best learner, and see whether it is a surprise."""
         excess, before = loss - weight * self.mean_loss, self.weight
-        self.surprised = before > KNOWN_LOSSES * weight and excess > SURPRISE * np.sqrt(
-            weight * self.variance
+        self.surprised = (
+            before > KNOWN_LOSSES * weight
+            and excess > SURPRISE * math.sqrt(weight * self.variance)
         )
         self.weight = keep * before + weight
         self.mean_loss += excess / self.weight

@@ -196,23 +196,16 @@ class WideStream:
         return h
 
     def _prepare(self, problem, a):
-        """Return the inverse curvature of every coordinate, and set w to match."""
+        """Return the inverse curvature of every coordinate, and the l1 threshold."""
         strength = max(problem.alpha_l2 * self.n, COORDINATE_FLOOR * self.scale)
         inverse = 1.0 / (self.diagonal + strength)
-        threshold = problem.alpha_l1 * self.n
-        intercept = self.w[-1].copy()
         if self.w.ndim == 2:
             inverse = np.repeat(inverse[:, None], self.w.shape[1], axis=1)
-        if threshold > 0:
-            self.w = np.sign(self.theta) * np.maximum(np.abs(self.theta) - threshold, 0)
-            self.w *= inverse
-        else:
-            np.multiply(self.theta, inverse, out=self.w)
         curvature = self.past_curvature + self.memory_curvature + INTERCEPT_FLOOR
         inverse[-1] = 1 / (curvature + a.sum() * self._constant_curvature(problem))
         self._damping = inverse[-1]
-        self._set_intercept(intercept)
-        return inverse, threshold
+        self._set_intercept(self.w[-1])
+        return inverse, problem.alpha_l1 * self.n
 
     def _set_intercept(self, value):
         self.w[-1] = value
@@ -245,6 +238,13 @@ class WideStream:
             self.beta, h = self.beta[order], h[order]
         self.memory_curvature, self.h = h.sum(axis=0), h
         self.n_settled += 1
+
+    def _stiffen(self, rows, leaving, h):
+        """Add curvature of rows that leave to the diagonal, such that w stays."""
+        gain = np.zeros(len(self.diagonal))
+        _stream_dual.add_squared_rows(rows, leaving, h, gain)
+        self.diagonal += gain
+        self.theta += (gain * self.w.T).T
 
     def capacity(self, problem):
         """Return the number of rows to keep."""
@@ -328,9 +328,7 @@ class WideStream:
         return h
 
     def _leave(self, rows, leaving, h):
-        _stream_dual.leave(
-            rows, leaving, h, self.w[:, None], self.diagonal, self.theta[:, None]
-        )
+        self._stiffen(rows, leaving, h)
 
     def _curvature_above(self, leaving):
         """Return the least curvatures of quadratics that are nowhere below the loss.
@@ -424,7 +422,7 @@ class SoftmaxStream(WideStream):
         # Half of the trace, 1 - ||p||^2: between the mean and the largest of the
         # curvature's directions.
         shared = 0.5 * h.sum(axis=1)
-        _stream_dual.leave(rows, leaving, shared, self.w, self.diagonal, self.theta)
+        self._stiffen(rows, leaving, shared)
 
     def _intercept_curvature(self, problem, leaving, h):
         return np.full(h.shape[1], 0.5 * h.sum())

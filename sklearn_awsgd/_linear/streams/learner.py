@@ -141,6 +141,9 @@ class StreamLearner:
         Seed of the visits of wide streams.
     """
 
+    # What `coefficients` has returned since the last change.
+    _coefficients = None
+
     def __init__(
         self,
         X,
@@ -171,6 +174,9 @@ class StreamLearner:
         # Number, mean and sum of squares about it of real targets.
         self.targets = 0, 0.0, 0.0
 
+    def __getstate__(self):
+        return self.__dict__ | {"_coefficients": None}
+
     def _new_stream(self, X, k):
         """Return a stream that nothing has been learned from, for one problem."""
         windows, (n_classes, fit_intercept, seed) = self.windows, self._given
@@ -197,6 +203,7 @@ class StreamLearner:
         """
         for stream, (curvature, v, n) in zip(self.streams, seeds, strict=True):
             stream.seed(problem, curvature, v, n)
+        self._coefficients = None
 
     def rescale(self, factor):
         """Multiply all weights with a factor."""
@@ -215,9 +222,11 @@ class StreamLearner:
 
     def coefficients(self):
         """Return coefficients and intercepts, ndarray of shape (n_models, p)."""
-        if self.is_softmax:
-            return self.streams[0].v.T
-        return np.array([stream.v for stream in self.streams])
+        if self._coefficients is None and self.is_softmax:
+            self._coefficients = self.streams[0].v.T
+        elif self._coefficients is None:
+            self._coefficients = np.array([stream.v for stream in self.streams])
+        return self._coefficients
 
     def learn(self, problem, X, sizes, targets, a, count):
         """Learn a chunk.
@@ -266,7 +275,7 @@ class StreamLearner:
                 self.calibration.observe(*rows, missing, self.n_rows)
         for k, stream in enumerate(self.streams):
             stream.learn(problem, X, sizes, targets[k], a, count, balanced[k])
-        self.n_rows += len(a)
+        self.n_rows, self._coefficients = self.n_rows + len(a), None
         return self._losses(problem, scores, targets, a)
 
     def _losses(self, problem, scores, targets, a):
@@ -308,4 +317,4 @@ class StreamLearner:
             mine.merge(problem, theirs)
         for mine, theirs in zip(self.presences, other.presences, strict=True):
             mine.merge(theirs)
-        self.n_rows += other.n_rows
+        self.n_rows, self._coefficients = self.n_rows + other.n_rows, None

@@ -380,6 +380,7 @@ class NarrowStream:
         past, n = self.pasts[0], self.buffer.n_rows
         memory_size = 0 if problem.is_quadratic else problem.memory_size
         order = np.arange(n)
+        self.summary_expansion = past.expansion[:, n:]
         if n > memory_size:
             n_leaving = n - memory_size
             curvature = values[2, :n] * sizes[:n]
@@ -395,7 +396,6 @@ class NarrowStream:
                 self._summarise(at_hand, values, leaving)
             order = self.buffer.keep(stay)
             self.y, self.a, self.sizes = self.y[order], self.a[order], self.sizes[order]
-        self.summary_expansion = past.expansion[:, at_hand.n_rows :].copy()
         self.expansion = past.expansion[:, order]
         self.n_memory = self.buffer.n_rows
         for other in self.pasts:
@@ -440,7 +440,6 @@ class NarrowStream:
             rows.append((y, a, offset, curvature, r, curvature))
         rows = np.array(rows).T.copy()
         self._set_summaries(x, *rows[:3], self.seen[some], rows[3:])
-        past.expansion = np.hstack([past.expansion[:, :n], rows[3:]])
 
     def _restart(self, winner):
         """Let learners that lost to a quicker one go on from its past.
