@@ -20,13 +20,13 @@ from sklearn_awsgd._kernels import _stream, _stream_dual
 from sklearn_awsgd._linear.streams.rows import DenseRows, make_rows
 
 # Rows of memory and chunk that are looked at again, for each row of the chunk. More of
-# a small one, whose call is mostly overhead: with so many numbers altogether, between
-# two limits (mnist, coco: at chunks of 32, 4 are as good as 16; newsgroups: 16 are
-# better). The most of narrow rows, which cost little and move together (softmax
+# a small one, whose call is mostly overhead: so many that there are so many numbers
+# altogether, up to a limit (mnist, coco, 600 columns, 16 streams: at chunks of 32, 2 are
+# as good as 4 and 8; newsgroups: 16 are better). The most of narrow rows, which cost little and move together (softmax
 # regression: with 2 the loss on 7 x 7 images of mnist was 1.11 of a refit's, with 16
 # it is 1.03; in large chunks of wide rows more than 2 gave nothing).
 VISITS = 2.0
-FEWEST_VISITS, MOST_VISITS, VISITED_NUMBERS = 4.0, 16.0, 5e4
+MOST_VISITS, VISITED_NUMBERS = 16.0, 5e4
 # Many columns of dense rows move together, which a diagonal does not know of: rows that
 # leave are given this much more curvature, and of the memory only a share is used: rows
 # at hand that are not solved to the end are noise. From so many columns on.
@@ -131,7 +131,7 @@ class WideStream:
         elif n_new <= WAITING_CHUNK:
             # The size of a sparse X is that of what it stores.
             visits = VISITED_NUMBERS / max(X.size, 1)
-            visits = min(max(visits, FEWEST_VISITS), MOST_VISITS)
+            visits = min(max(visits, VISITS), MOST_VISITS)
         n_visits, n_rows = int(visits * n_new), self.buffer.n_rows
         order = np.arange(start, n_rows)
         while n_visits > 0:
