@@ -15,10 +15,18 @@ from sklearn_awsgd._kernels._rows import Rows
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
 from sklearn_awsgd._kernels import _losses, _stream, _stream_dual
 from sklearn_awsgd._linear.streams import quadratic as quadratic_module
-from sklearn_awsgd._linear.streams.bank import Bank, Shift
+from sklearn_awsgd._linear.streams.bank import FURTHEST, HANDICAP, Bank, Shift
 from sklearn_awsgd._linear.streams.calibration import Calibration, Temperature
-from sklearn_awsgd._linear.streams.diagonal import SoftmaxStream, WideStream
-from sklearn_awsgd._linear.streams.learner import StreamLearner, WideBank
+from sklearn_awsgd._linear.streams.diagonal import (
+    SoftmaxStream,
+    WideStream,
+    rms_eigenvalue,
+)
+from sklearn_awsgd._linear.streams.learner import (
+    StreamLearner,
+    WideBank,
+    choose_windows,
+)
 from sklearn_awsgd._linear.streams.narrow import NarrowStream
 from sklearn_awsgd._linear.streams.presence import Presence
 from sklearn_awsgd._linear.streams.problem import StreamProblem
@@ -356,6 +364,34 @@ def test_the_bank_is_soon_heard():
         if winner:
             break
     assert winner == 1
+
+
+def test_learners_that_nothing_tells_apart():
+    """The first has what the other has to make good, for ever."""
+    bank = Bank((np.inf, 100.0))
+    for _ in range(5000):
+        bank.observe([10.0, 10.0], 10, True)
+    np.testing.assert_allclose(bank.behind, [0.0, HANDICAP])
+    for _ in range(5000):
+        bank.observe([10.0, None], 10, True)
+    np.testing.assert_allclose(bank.behind, [0.0, FURTHEST])
+
+
+def test_windows_of_few_and_many_features():
+    assert choose_windows("auto", 10, True) == (np.inf, 250, 2500)
+    assert choose_windows("auto", 30, True) == (np.inf, 300, 2500)
+    assert choose_windows("auto", 100, True) == (np.inf, 500, 2500)
+    assert choose_windows("auto", 1000, False) == (np.inf, 5000, 1000)
+
+
+def test_coupling_is_an_eigenvalue(rng):
+    # Ten columns that are nine times themselves, and one alone.
+    X = rng.standard_normal((400, 30))
+    assert abs(rms_eigenvalue(X) - 1) < 0.1
+    X = np.hstack([np.repeat(X[:, :10], 9, axis=1), np.zeros((400, 3)), 5 * X[:, 10:20]])
+    expected = np.sqrt((10 * 81 + 10) / 100)
+    assert abs(rms_eigenvalue(X) - expected) < 0.1
+    assert rms_eigenvalue(X[:1]) == rms_eigenvalue(np.zeros((5, 3))) == 0
 
 
 def softmax_data(rng, n=3000):
