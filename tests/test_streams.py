@@ -15,7 +15,7 @@ from sklearn_awsgd._kernels._rows import Rows
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
 from sklearn_awsgd._kernels import _losses, _stream, _stream_dual
 from sklearn_awsgd._linear.streams import quadratic as quadratic_module
-from sklearn_awsgd._linear.streams.bank import FURTHEST, HANDICAP, Bank, Shift
+from sklearn_awsgd._linear.streams.bank import FURTHEST, LASTING_HANDICAP, Bank, Shift
 from sklearn_awsgd._linear.streams.calibration import Calibration, Temperature
 from sklearn_awsgd._linear.streams.diagonal import (
     SoftmaxStream,
@@ -371,7 +371,7 @@ def test_learners_that_nothing_tells_apart():
     bank = Bank((np.inf, 100.0))
     for _ in range(5000):
         bank.observe([10.0, 10.0], 10, True)
-    np.testing.assert_allclose(bank.behind, [0.0, HANDICAP])
+    np.testing.assert_allclose(bank.behind, [0.0, LASTING_HANDICAP])
     for _ in range(5000):
         bank.observe([10.0, None], 10, True)
     np.testing.assert_allclose(bank.behind, [0.0, FURTHEST])
@@ -388,7 +388,8 @@ def test_coupling_is_an_eigenvalue(rng):
     # Ten columns that are nine times themselves, and one alone.
     X = rng.standard_normal((400, 30))
     assert abs(rms_eigenvalue(X) - 1) < 0.1
-    X = np.hstack([np.repeat(X[:, :10], 9, axis=1), np.zeros((400, 3)), 5 * X[:, 10:20]])
+    nine = np.repeat(X[:, :10], 9, axis=1)
+    X = np.hstack([nine, np.zeros((400, 3)), 5 * X[:, 10:20]])
     expected = np.sqrt((10 * 81 + 10) / 100)
     assert abs(rms_eigenvalue(X) - expected) < 0.1
     assert rms_eigenvalue(X[:1]) == rms_eigenvalue(np.zeros((5, 3))) == 0

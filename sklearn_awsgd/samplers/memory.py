@@ -6,7 +6,7 @@ from sklearn_awsgd.samplers.base import BaseSampler
 
 # Levels of curvature that are told apart, each half of the one above.
 LEVELS_SHOWN = 16
-LEAST_SHOWN = 0.5 ** (LEVELS_SHOWN - 1)
+LEAST_LEVEL = 0.5 ** (LEVELS_SHOWN - 1)
 
 
 class StreamMemory(BaseSampler):
@@ -46,7 +46,7 @@ class StreamMemory(BaseSampler):
         curvature : ndarray
             Curvatures of their losses, relative to the largest that the loss has.
         """
-        known = np.minimum(np.maximum(curvature, LEAST_SHOWN), 1.0)
+        known = np.minimum(np.maximum(curvature, LEAST_LEVEL), 1.0)
         levels = (-np.ceil(np.log2(known))).astype(np.intp)
         n_strata = self.probabilities_.shape[1]
         counts = np.bincount(groups * LEVELS_SHOWN + levels, minlength=n_strata)

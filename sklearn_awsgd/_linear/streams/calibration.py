@@ -116,9 +116,7 @@ class Calibration:
             if totals[k] > 0:
                 known = keep * self.known[k]
                 rows = scores[k], targets[k], weights[k]
-                raw = _stream.evaluate_rows(
-                    LOG_LOSS, rows[1], rows[0], rows[2], values
-                )
+                raw = _stream.evaluate_rows(LOG_LOSS, rows[1], rows[0], rows[2], values)
                 own = _stream.calibrate(
                     LOG_LOSS,
                     *rows,

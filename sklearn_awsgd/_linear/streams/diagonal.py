@@ -21,19 +21,20 @@ from sklearn_awsgd._linear.streams.rows import DenseRows, make_rows
 
 # Rows of memory and chunk that are looked at again, for each row of the chunk. More of
 # a small one, whose call is mostly overhead: so many that there are so many numbers
-# altogether, up to a limit (mnist, coco, 600 columns, 16 streams: at chunks of 32, 2 are
-# as good as 4 and 8; newsgroups: 16 are better). The most of narrow rows, which cost little and move together (softmax
-# regression: with 2 the loss on 7 x 7 images of mnist was 1.11 of a refit's, with 16
-# it is 1.03; in large chunks of wide rows more than 2 gave nothing).
+# altogether, up to a limit (16 streams of mnist, coco and 600 columns: at chunks of 32,
+# 2 are as good as 4 and 8; newsgroups: 16 are better). The most of narrow rows, which
+# cost little and move together (softmax regression: with 2 the loss on 7 x 7 images of
+# mnist was 1.11 of a refit's, with 16 it is 1.03; in large chunks of wide rows more than
+# 2 gave nothing).
 VISITS = 2.0
 MOST_VISITS, VISITED_NUMBERS = 16.0, 5e4
 # Many columns of dense rows move together, which a diagonal does not know of: rows that
-# leave are given more curvature, this share of the root mean square eigenvalue of the
-# columns' correlations, as so many rows tell it (shares of .35 to 1 are as good on coco,
-# mnist and 600 columns: they are given 5, 3 and 1 times theirs).
+# leave are given more curvature, this share of the root mean square eigenvalue of their
+# correlations, as so many rows tell it (shares of .35 to 1 are as good on coco, mnist
+# and 600 columns, whose rows are given 5, 3 and 1 times theirs).
 COUPLING, ROWS_TO_COUPLE = 0.5, 200
-# And of the memory only a share is used: rows at hand that are not solved to the end are
-# noise. From so many columns on.
+# And of the memory only a share is used: rows at hand that are not solved to the end
+# are noise. From so many columns on.
 DENSE_SHARE, MANY_DENSE = 0.05, 200
 # Passes over both memories when streams are merged.
 MERGING_PASSES = 10
@@ -44,6 +45,10 @@ MOST_PENDING, FEWEST_PENDING, PENDING_SHARE = 500, 16, 0.25
 COORDINATE_FLOOR = 0.1
 # The same of the intercept; and rows that stand for a class which has not come yet.
 INTERCEPT_FLOOR, EXPECTED = 1e-2, 0.5
+# Share of the curvature of new rows that damps the intercept: it is to move while they
+# are looked at (mnist, coco, newsgroups, digits, 600 columns sorted by class: less is
+# better for some, up to 9 % on mnist, and more for those that come sorted, up to 14 %).
+NEW_SHARE = 0.1
 INTERCEPT_STEPS, LONGEST_SHIFT = 4, 2.0
 
 
@@ -210,7 +215,8 @@ class WideStream:
         if self.w.ndim == 2:
             inverse = np.repeat(inverse[:, None], self.w.shape[1], axis=1)
         curvature = self.past_curvature + self.memory_curvature + INTERCEPT_FLOOR
-        inverse[-1] = 1 / (curvature + a.sum() * self._constant_curvature(problem))
+        new = NEW_SHARE * a.sum() * self._constant_curvature(problem)
+        inverse[-1] = 1 / (curvature + new)
         self._damping = inverse[-1]
         self._set_intercept(self.w[-1])
         return inverse, problem.alpha_l1 * self.n
@@ -449,7 +455,7 @@ class SoftmaxStream(WideStream):
 
 
 def rms_eigenvalue(X):
-    """Return the root mean square of the eigenvalues of X^T X / n, columns of size 1."""
+    """Return the root mean square eigenvalue of X^T X / n, columns scaled to size 1."""
     squares = np.einsum("ij,ij->j", X, X) / len(X)
     X = X[:, squares > 0] / np.sqrt(squares[squares > 0])
     products, n = X @ X.T, len(X)

@@ -16,8 +16,8 @@ from sklearn_awsgd._linear.streams.presence import FIRST_ROWS, Presence
 # of what is not zero in a row, and for each chunk with the cube of the features.
 NARROW_DENSE, NARROW_SPARSE = 200, 400
 # Rows that the learner which forgets remembers under forgetting="auto": so many for
-# each feature, between two limits. The other one remembers as many between other limits,
-# of which the second is a share of what the first remembers.
+# each feature, between two limits. The other one remembers as many between two others,
+# the second of which is a share of what the first remembers.
 SHORTEST_WINDOW, LONGEST_WINDOW, WINDOW_PER_FEATURE = 2500.0, 5000.0, 10.0
 SHORTEST_QUICK, QUICKER = 250.0, 5.0
 # A stream begins anew when targets fall with the scores that rows had before they were
