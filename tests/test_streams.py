@@ -988,3 +988,19 @@ def test_weights_that_are_all_zero_are_refused_and_change_nothing(rows, rng, see
         model.partial_fit(X[200:], y[200:])
     np.testing.assert_array_equal(clf.coef_, twin.coef_)
     np.testing.assert_array_equal(clf.predict_proba(X), twin.predict_proba(X))
+
+
+@pytest.mark.parametrize("n_rows, is_early", [(1000, True), (400, False)])
+def test_the_first_chunk_calibrates_wide_streams(n_rows, is_early, rng):
+    """Its second half does, if enough rows of both classes were before it."""
+    X = rng.standard_normal((n_rows, 300))
+    y = (X[:, 0] + rng.logistic(size=n_rows) > 0).astype(int)
+    clf = AWSGDClassifier(random_state=0).partial_fit(X, y, classes=[0, 1])
+    assert clf._stream.calibration.known.any() == is_early
+    narrow = AWSGDClassifier(random_state=0).partial_fit(X[:, :5], y, classes=[0, 1])
+    assert not narrow._stream.calibration.known.any()
+    order = np.argsort(y)
+    clf = AWSGDClassifier(random_state=0).partial_fit(
+        X[order], y[order], classes=[0, 1]
+    )
+    assert not clf._stream.calibration.known.any()

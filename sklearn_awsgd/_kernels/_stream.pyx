@@ -32,7 +32,7 @@ cdef extern from *:
 cdef enum:
     MOST_TRIALS = 40
     MOST_LATE = 16
-    FEWEST_TOGETHER = 64
+    COLUMNS_AHEAD = 64
 
 cdef double CLOSE = 1e-10
 # Slopes of calibrated scores.
@@ -285,7 +285,7 @@ def rank_one_steps(
     cdef double* s
     cdef Row row
     cdef bint takes_many = (
-        rows.index_kind == DENSE and rows.n_rows > 1 and p >= FEWEST_TOGETHER
+        rows.index_kind == DENSE and rows.n_rows > 1 and p >= COLUMNS_AHEAD
     )
     with nogil:
         for i in range(rows.n_rows):

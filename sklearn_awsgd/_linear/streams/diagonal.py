@@ -24,8 +24,8 @@ from sklearn_awsgd._linear.streams.rows import DenseRows, make_rows
 # altogether, up to a limit (16 streams of mnist, coco and 600 columns: at chunks of 32,
 # 2 are as good as 4 and 8; newsgroups: 16 are better). The most of narrow rows, which
 # cost little and move together (softmax regression: with 2 the loss on 7 x 7 images of
-# mnist was 1.11 of a refit's, with 16 it is 1.03; in large chunks of wide rows more than
-# 2 gave nothing).
+# mnist was 1.11 of a refit's, with 16 it is 1.03; in large chunks of wide rows more
+# than 2 gave nothing).
 VISITS = 2.0
 MOST_VISITS, VISITED_NUMBERS = 16.0, 5e4
 # Many columns of dense rows move together, which a diagonal does not know of: rows that
