@@ -990,7 +990,7 @@ def test_weights_that_are_all_zero_are_refused_and_change_nothing(rows, rng, see
     np.testing.assert_array_equal(clf.predict_proba(X), twin.predict_proba(X))
 
 
-@pytest.mark.parametrize("n_rows, is_early", [(1000, True), (400, False)])
+@pytest.mark.parametrize(("n_rows", "is_early"), [(1000, True), (400, False)])
 def test_the_first_chunk_calibrates_wide_streams(n_rows, is_early, rng):
     """Its second half does, if enough rows of both classes were before it."""
     X = rng.standard_normal((n_rows, 300))
