@@ -58,14 +58,14 @@ def learn_stream(model, X, y, size, **arguments):
 def test_evidence_is_the_loss_of_rows_before_they_were_learned(rng):
     X, y = make_rows(rng, 12)
     contest = feed(Contest(Scripted()), X, y, 4)
-    factors = np.array([1.0, *contest_module.STRONGER])
-    total, n = np.zeros(4), 4
+    factors = np.array([1.0, *contest_module.OTHERS])
+    total, n = np.zeros(5), 4
     for part in (slice(4, 8), slice(8, 12)):
         scores = 0.01 * np.outer(factors, X[part, 0])
         losses = np.logaddexp(0, -y[part] * scores).sum(axis=1)
         total = n / (n + 4) * total + losses
         n += 4
-    behind = total + np.append(0, np.full(3, contest_module.HANDICAP))
+    behind = total + np.append(0, np.full(4, contest_module.HANDICAP))
     behind -= behind.min()
     np.testing.assert_allclose(contest.behind, behind, rtol=1e-12)
     weights = np.exp(-behind) / np.exp(-behind).sum()
@@ -76,13 +76,26 @@ def test_a_first_chunk_is_evidence_for_its_second_half(rng):
     X, y = make_rows(rng, 40)
     whole = feed(Contest(Scripted()), X, y, 40)
     halves = feed(Contest(Scripted()), X, y, 20)
-    assert [len(stream.strengths) for stream in whole.streams] == [2] * 4
+    assert [len(stream.strengths) for stream in whole.streams] == [2] * 5
     # The first of the two chunks was learned in halves, too.
-    assert [len(stream.strengths) for stream in halves.streams] == [3] * 4
+    assert [len(stream.strengths) for stream in halves.streams] == [3] * 5
     assert whole.n == halves.n == 40
     order = np.argsort(y)
     one_class = feed(Contest(Scripted()), X[order], y[order], 40)
-    assert [len(stream.strengths) for stream in one_class.streams] == [1] * 4
+    assert [len(stream.strengths) for stream in one_class.streams] == [1] * 5
+
+
+def test_scores_of_the_second_half_are_weighted_with_its_evidence(rng):
+    """Only of the first chunk; and others have none."""
+    X, y = make_rows(rng, 40)
+    contest = Contest(Scripted())
+    scores = contest.learn(PROBLEM, X, (X * X).sum(axis=1), y, np.ones(40), 40.0)
+    weights = np.exp(-contest.behind) / np.exp(-contest.behind).sum()
+    factors = 0.01 * np.array(contest.factors)
+    np.testing.assert_allclose(scores, (weights @ factors) * X[20:, 0])
+    assert contest.learn(PROBLEM, X, y, y, np.ones(40), 40.0) is None
+    few = Contest(Scripted())
+    assert few.learn(PROBLEM, X[:10], y[:10], y[:10], np.ones(10), 10.0) is None
 
 
 def test_strengths_are_those_of_a_prior_that_does_not_grow(rng, monkeypatch):
@@ -92,8 +105,9 @@ def test_strengths_are_those_of_a_prior_that_does_not_grow(rng, monkeypatch):
     contest = feed(Contest(Scripted()), X, y, 5)
     n = 5.0 * np.arange(1, 11)
     share = np.minimum(1, 10 / n)
-    given, six, *_, constant = (stream.strengths for stream in contest.streams)
+    given, weaker, six, *_, constant = (stream.strengths for stream in contest.streams)
     np.testing.assert_allclose(given, np.full(10, 0.01))
+    np.testing.assert_allclose(weaker, 0.01 / 6 * share)
     np.testing.assert_allclose(six, 0.01 * np.maximum(6 * share, 1))
     np.testing.assert_allclose(constant, 0.01 * share)
 
@@ -117,9 +131,9 @@ def test_the_best_goes_on_alone(rng):
 def test_who_is_far_behind_is_out(rng, monkeypatch):
     """But not before there are rows enough, and what was given may be, too."""
     X = 30 * make_rows(rng, 60)[0]
-    for sign, left in ((1, [36.0, 216.0]), (-1, [1.0])):
+    for sign, left in ((1, [36.0, 216.0]), (-1, [1.0, 1 / 6])):
         contest = feed(Contest(Scripted()), X, sign * np.sign(X[:, 0]), 10)
-        assert len(contest.streams) == 4
+        assert len(contest.streams) == 5
         monkeypatch.setattr(contest_module, "ROWS_TO_DROP", 70.0)
         feed(contest, X[:10], sign * np.sign(X[:10, 0]), 10)
         assert contest.factors == left

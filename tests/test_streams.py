@@ -15,10 +15,18 @@ from sklearn_awsgd._kernels._rows import Rows
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
 from sklearn_awsgd._kernels import _losses, _stream, _stream_dual
 from sklearn_awsgd._linear.streams import quadratic as quadratic_module
-from sklearn_awsgd._linear.streams.bank import Bank, Shift
+from sklearn_awsgd._linear.streams.bank import FURTHEST, LASTING_HANDICAP, Bank, Shift
 from sklearn_awsgd._linear.streams.calibration import Calibration, Temperature
-from sklearn_awsgd._linear.streams.diagonal import SoftmaxStream, WideStream
-from sklearn_awsgd._linear.streams.learner import StreamLearner, WideBank
+from sklearn_awsgd._linear.streams.diagonal import (
+    SoftmaxStream,
+    WideStream,
+    rms_eigenvalue,
+)
+from sklearn_awsgd._linear.streams.learner import (
+    StreamLearner,
+    WideBank,
+    choose_windows,
+)
 from sklearn_awsgd._linear.streams.narrow import NarrowStream
 from sklearn_awsgd._linear.streams.presence import Presence
 from sklearn_awsgd._linear.streams.problem import StreamProblem
@@ -358,6 +366,35 @@ def test_the_bank_is_soon_heard():
     assert winner == 1
 
 
+def test_learners_that_nothing_tells_apart():
+    """The first has what the other has to make good, for ever."""
+    bank = Bank((np.inf, 100.0))
+    for _ in range(5000):
+        bank.observe([10.0, 10.0], 10, True)
+    np.testing.assert_allclose(bank.behind, [0.0, LASTING_HANDICAP])
+    for _ in range(5000):
+        bank.observe([10.0, None], 10, True)
+    np.testing.assert_allclose(bank.behind, [0.0, FURTHEST])
+
+
+def test_windows_of_few_and_many_features():
+    assert choose_windows("auto", 10, True) == (np.inf, 250, 2500)
+    assert choose_windows("auto", 30, True) == (np.inf, 300, 2500)
+    assert choose_windows("auto", 100, True) == (np.inf, 500, 2500)
+    assert choose_windows("auto", 1000, False) == (np.inf, 5000, 1000)
+
+
+def test_coupling_is_an_eigenvalue(rng):
+    # Ten columns that are nine times themselves, and one alone.
+    X = rng.standard_normal((400, 30))
+    assert abs(rms_eigenvalue(X) - 1) < 0.1
+    nine = np.repeat(X[:, :10], 9, axis=1)
+    X = np.hstack([nine, np.zeros((400, 3)), 5 * X[:, 10:20]])
+    expected = np.sqrt((10 * 81 + 10) / 100)
+    assert abs(rms_eigenvalue(X) - expected) < 0.1
+    assert rms_eigenvalue(X[:1]) == rms_eigenvalue(np.zeros((5, 3))) == 0
+
+
 def softmax_data(rng, n=3000):
     X = rng.standard_normal((n, 4))
     scores = X @ rng.standard_normal((4, 3)) + [0, 1, -1]
@@ -399,14 +436,15 @@ def test_softmax_with_classes_one_after_the_other(rng):
 
 @each_loss
 @each_layout
-def test_rank_one_steps_and_their_twin(layout, loss, rng):
+@pytest.mark.parametrize("n_columns", [5, 70])
+def test_rank_one_steps_and_their_twin(n_columns, layout, loss, rng):
     loss = StreamProblem.of(loss).loss
-    X, y = make_data(rng, 36)
-    X = np.column_stack([X, np.ones(36)])
-    a = rng.uniform(0.5, 2, 36)
-    base = rng.standard_normal((20, 6))
+    y = make_data(rng, 36)[1]
+    X = np.column_stack([rng.standard_normal((36, n_columns)), np.ones(36)])
+    a, p = rng.uniform(0.5, 2, 36), n_columns + 1
+    base = rng.standard_normal((4 * p, p))
     H = base.T @ base / 20
-    v, inverse = rng.standard_normal(6), np.linalg.inv(H)
+    v, inverse = rng.standard_normal(p), np.linalg.inv(H)
     w = v.copy()
     _stream.rank_one_steps(Rows(layout(X)), loss, y, a, v, inverse)
     for i, x in enumerate(X):
@@ -482,17 +520,24 @@ def test_softmax_steps_and_their_twin(layout, rng):
 
 
 @each_layout
-@pytest.mark.parametrize("n_models", [1, 3])
-def test_leaving_keeps_the_coefficients(n_models, layout, rng):
+def test_squares_of_rows_and_their_twin(layout, rng):
     X = np.column_stack([rng.standard_normal((10, 4)), np.ones(10)])
-    w, diagonal = rng.standard_normal((5, n_models)), rng.uniform(1, 2, 5)
-    theta = w * diagonal[:, None]
-    h, leaving = rng.uniform(0, 1, 3), np.array([1, 4, 7])
-    before = diagonal.copy()
-    _stream_dual.leave(Rows(layout(X)), leaving, h, w, diagonal, theta)
-    np.testing.assert_allclose(theta / diagonal[:, None], w, rtol=1e-12)
-    gain = np.append(h @ X[leaving, :-1] ** 2, 0)
-    np.testing.assert_allclose(diagonal - before, gain, rtol=1e-12, atol=1e-15)
+    h, chosen, total = rng.uniform(0, 1, 3), np.array([1, 4, 7]), np.ones(5)
+    _stream_dual.add_squared_rows(Rows(layout(X)), chosen, h, total)
+    expected = 1 + np.append(h @ X[chosen, :-1] ** 2, 0)
+    np.testing.assert_allclose(total, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [WideStream, SoftmaxStream])
+def test_leaving_keeps_the_coefficients(kind, rng):
+    X, y = softmax_data(rng, 300)
+    n_classes = [] if kind is WideStream else [3]
+    y = y if n_classes else np.where(y > 0, 1.0, -1.0)
+    problem = StreamProblem.of(_losses.LogLoss(), alpha_l2=1e-3, memory_size=100)
+    stream = feed(kind(X, *n_classes), problem, X, y, 100)
+    w, strength = stream.w.copy(), stream.diagonal + problem.alpha_l2 * stream.n
+    assert (stream.diagonal[:-1] > 0).all()
+    np.testing.assert_allclose((stream.theta.T / strength).T[:-1], w[:-1], rtol=1e-9)
 
 
 @each_layout
@@ -943,3 +988,19 @@ def test_weights_that_are_all_zero_are_refused_and_change_nothing(rows, rng, see
         model.partial_fit(X[200:], y[200:])
     np.testing.assert_array_equal(clf.coef_, twin.coef_)
     np.testing.assert_array_equal(clf.predict_proba(X), twin.predict_proba(X))
+
+
+@pytest.mark.parametrize(("n_rows", "is_early"), [(1000, True), (400, False)])
+def test_the_first_chunk_calibrates_wide_streams(n_rows, is_early, rng):
+    """Its second half does, if enough rows of both classes were before it."""
+    X = rng.standard_normal((n_rows, 300))
+    y = (X[:, 0] + rng.logistic(size=n_rows) > 0).astype(int)
+    clf = AWSGDClassifier(random_state=0).partial_fit(X, y, classes=[0, 1])
+    assert clf._stream.calibration.known.any() == is_early
+    narrow = AWSGDClassifier(random_state=0).partial_fit(X[:, :5], y, classes=[0, 1])
+    assert not narrow._stream.calibration.known.any()
+    order = np.argsort(y)
+    clf = AWSGDClassifier(random_state=0).partial_fit(
+        X[order], y[order], classes=[0, 1]
+    )
+    assert not clf._stream.calibration.known.any()

@@ -14,7 +14,7 @@ from scipy.linalg.cython_blas cimport dgemm
 from sklearn_awsgd._kernels._losses cimport Loss
 # For WIDE.
 from sklearn_awsgd._kernels._rows cimport PREFETCH  # no-cython-lint
-from sklearn_awsgd._kernels._rows cimport Row, Rows, axpy, dot, get_row
+from sklearn_awsgd._kernels._rows cimport DENSE, Row, Rows, axpy, dot, get_row
 
 cdef extern from *:
     """
@@ -32,6 +32,7 @@ cdef extern from *:
 cdef enum:
     MOST_TRIALS = 40
     MOST_LATE = 16
+    COLUMNS_AHEAD = 64
 
 cdef double CLOSE = 1e-10
 # Slopes of calibrated scores.
@@ -185,16 +186,14 @@ def calibrate(
 
     Returns
     -------
-    raw, own : float
-        Losses of the scores as they are, and at the first point.
+    own : float
+        Loss at the first point.
     """
     cdef Py_ssize_t i, step, n = scores.shape[0]
-    cdef double g, h, g0, g1, h0, h1, h2, r0, r1, determinant
-    cdef double raw, value, own = 0.0
+    cdef double g, h, g0, g1, h0, h1, h2, r0, r1, determinant, value, own = 0.0
     cdef double[::1] z = np.empty(n)
     cdef double[:, ::1] values = np.empty((3, n))
     with nogil:
-        raw = evaluate_weighted(loss, y, scores, a, values)
         for step in range(n_steps + 1):
             for i in range(n):
                 z[i] = scores[i] * point[0] + point[1]
@@ -223,7 +222,7 @@ def calibrate(
         gains[0], gains[1], gains[2] = h2, h1, h0
         gains[3] = h2 * point[0] + h1 * point[1] - g1
         gains[4] = h1 * point[0] + h0 * point[1] - g0
-    return raw, own
+    return own
 
 
 cdef double implicit_score(
@@ -272,41 +271,53 @@ def rank_one_steps(
     Parameters
     ----------
     rows, loss, y, a : Rows, Loss and ndarrays of shape (n_rows,)
-        The rows, their targets and weights.
+        The rows, which are float64, their targets and weights.
     v, inverse : ndarrays of shape (p,) and (p, p)
         Minimum and inverse curvature; changed.
     """
     cdef Py_ssize_t i, j, k, m, p = v.shape[0]
-    cdef int size = p, n_late = 0
-    cdef double z, q, u, derivative = 0.0, h, one = 1.0, minus = -1.0
+    cdef int size = p, n_late = 0, n_ahead = 0
+    cdef double z, q, u, derivative = 0.0, h, zero = 0.0, one = 1.0, minus = -1.0
     # What S still has to lose: the sum of `shares` times `directions` over late rows,
     # a product of matrices that is several times as fast as one row after the other.
     cdef double[:, ::1] directions = np.empty((MOST_LATE, p))
     cdef double[:, ::1] shares = np.empty((MOST_LATE, p))
     cdef double* s
     cdef Row row
+    cdef bint takes_many = (
+        rows.index_kind == DENSE and rows.n_rows > 1 and p >= COLUMNS_AHEAD
+    )
     with nogil:
         for i in range(rows.n_rows):
             get_row(rows, i, &row)
             z = dot(&row, &v[0])
+            if n_ahead == 0 and takes_many:
+                # So are the products of S with the next rows.
+                n_ahead = min(MOST_LATE - n_late, rows.n_rows - i)
+                dgemm(
+                    b"N", b"N", &size, &n_ahead, &size, &one, &inverse[0, 0], &size,
+                    <double*> row.values, &size, &zero, &directions[n_late, 0], &size,
+                )
             s = &directions[n_late, 0]
-            # S is symmetric: its lines are its columns.
-            for k in range(p):
-                s[k] = 0.0
-            for m in range(row.size):
-                j = m if row.indices == NULL else row.indices[m]
-                add_scaled(row.values[m], &inverse[j, 0], p, s)
+            if n_ahead > 0:
+                n_ahead -= 1
+            else:
+                # S is symmetric: its lines are its columns.
+                for k in range(p):
+                    s[k] = 0.0
+                for m in range(row.size):
+                    j = m if row.indices == NULL else row.indices[m]
+                    add_scaled(row.values[m], &inverse[j, 0], p, s)
             for k in range(n_late):
                 add_scaled(-dot(&row, &shares[k, 0]), &directions[k, 0], p, s)
             q = dot(&row, s)
             u = implicit_score(loss, y[i], a[i], z, q, 0.0, &derivative)
             h = loss.curvature(y[i], u, derivative / a[i]) * a[i]
             add_scaled(-derivative, s, p, &v[0])
-            if h > 0.0:
-                for k in range(p):
-                    shares[n_late, k] = h / (1.0 + h * q) * s[k]
-                n_late += 1
-            if n_late == MOST_LATE or (n_late > 0 and i == rows.n_rows - 1):
+            for k in range(p):
+                shares[n_late, k] = h / (1.0 + h * q) * s[k]
+            n_late += 1
+            if n_late == MOST_LATE or i == rows.n_rows - 1:
                 dgemm(
                     b"N", b"T", &size, &size, &n_late, &minus, &shares[0, 0], &size,
                     &directions[0, 0], &size, &one, &inverse[0, 0], &size,

@@ -11,7 +11,7 @@ from libc.math cimport copysign, exp, fabs, fmax
 from sklearn_awsgd._kernels._losses cimport Loss
 # For WIDE.
 from sklearn_awsgd._kernels._rows cimport PREFETCH  # no-cython-lint
-from sklearn_awsgd._kernels._rows cimport Row, Rows, get_row
+from sklearn_awsgd._kernels._rows cimport Row, Rows, get_row, prefetch_row
 from sklearn_awsgd._kernels._stream cimport implicit_score
 
 cdef extern from *:
@@ -19,42 +19,50 @@ cdef extern from *:
     /* Both for dense rows. Sums have eight lanes in any case, so that the results do
        not depend on how wide the registers are. */
     WIDE static double score_of(
-        const double* x, const double* w, const double* inverse, Py_ssize_t size,
+        const double* x, const double* theta, const double* inverse, Py_ssize_t size,
         double* square
     ) {
         double z[8] = {0}, q[8] = {0};
         Py_ssize_t i = 0, k;
         for (; i + 8 <= size; i += 8)
             for (k = 0; k < 8; k++) {
-                z[k] += x[i + k] * w[i + k];
-                q[k] += x[i + k] * x[i + k] * inverse[i + k];
+                double scaled = x[i + k] * inverse[i + k];
+                z[k] += scaled * theta[i + k];
+                q[k] += scaled * x[i + k];
             }
         for (k = 0; i < size; i++, k++) {
-            z[k] += x[i] * w[i];
-            q[k] += x[i] * x[i] * inverse[i];
+            z[k] += x[i] * inverse[i] * theta[i];
+            q[k] += x[i] * inverse[i] * x[i];
         }
         *square = ((q[0] + q[1]) + (q[2] + q[3])) + ((q[4] + q[5]) + (q[6] + q[7]));
         return ((z[0] + z[1]) + (z[2] + z[3])) + ((z[4] + z[5]) + (z[6] + z[7]));
     }
 
     WIDE static void move_along(
-        double delta, const double* __restrict x, const double* __restrict inverse,
-        Py_ssize_t size, double* __restrict theta, double* __restrict w
+        double delta, const double* __restrict x, Py_ssize_t size,
+        double* __restrict theta
     ) {
         Py_ssize_t i;
-        for (i = 0; i < size; i++) {
-            theta[i] += delta * x[i];
-            w[i] = theta[i] * inverse[i];
-        }
+        for (i = 0; i < size; i++) theta[i] += delta * x[i];
+    }
+
+    WIDE static void add_squares(
+        double h, const double* __restrict x, Py_ssize_t size,
+        double* __restrict total
+    ) {
+        Py_ssize_t i;
+        for (i = 0; i < size; i++) total[i] += h * x[i] * x[i];
     }
     """
     double score_of(
-        const double* x, const double* w, const double* inverse, Py_ssize_t size,
+        const double* x, const double* theta, const double* inverse, Py_ssize_t size,
         double* square,
     ) noexcept nogil
     void move_along(
-        double delta, const double* x, const double* inverse, Py_ssize_t size,
-        double* theta, double* w,
+        double delta, const double* x, Py_ssize_t size, double* theta
+    ) noexcept nogil
+    void add_squares(
+        double h, const double* x, Py_ssize_t size, double* total
     ) noexcept nogil
 
 
@@ -62,9 +70,12 @@ cdef enum:
     MOST_TRIALS = 40
 
 
-cdef inline double shrink(double value, double threshold) noexcept nogil:
+cdef inline double shrunk(double value, double threshold) noexcept nogil:
     """Return the value, moved towards zero by the threshold."""
-    cdef double size = fabs(value) - threshold
+    cdef double size
+    if threshold == 0.0:
+        return value
+    size = fabs(value) - threshold
     return copysign(size, value) if size > 0.0 else 0.0
 
 
@@ -76,7 +87,7 @@ def dual_steps(
     """Solve for the dual number of one row after the other, the others fixed.
 
     With L = 1 / `inverse`, the curvature of each coordinate, and the dual numbers
-    beta_i, which are -a_i f'(y_i, z_i) where row i is solved, w is kept at
+    beta_i, which are -a_i f'(y_i, z_i) where row i is solved, w is
     ``shrink(theta, threshold) / L`` while theta gains what beta_i gains, times x_i.
     The last coordinate, the intercept, has no threshold.
 
@@ -88,31 +99,36 @@ def dual_steps(
         Rows to visit.
     beta : ndarray of shape (n_rows,)
         Changed.
-    theta, w : ndarrays of shape (p,)
+    theta : ndarray of shape (p,)
         Changed.
+    w : ndarray of shape (p,)
+        Set to what it is at the end: the steps need theta alone.
     inverse : ndarray of shape (p,)
         1 / L.
     threshold : float
         Strength of the l1 penalty, times the number of rows.
     """
-    cdef Py_ssize_t k, i, j, m, last = w.shape[0] - 1
+    cdef Py_ssize_t k, i, j, m, n = order.shape[0], last = w.shape[0] - 1
     cdef double z, q, u, x, delta, derivative = 0.0
     cdef Row row
     with nogil:
-        for k in range(order.shape[0]):
+        for k in range(n):
             i = order[k]
+            if k + 1 < n:
+                prefetch_row(rows, order[k + 1])
             if a[i] <= 0.0:
                 continue
             get_row(rows, i, &row)
             z = 0.0
             q = 0.0
-            if row.indices == NULL:
-                z = score_of(row.values, &w[0], &inverse[0], row.size, &q)
+            if row.indices == NULL and threshold == 0.0:
+                z = score_of(row.values, &theta[0], &inverse[0], row.size, &q)
             else:
                 for m in range(row.size):
-                    j, x = row.indices[m], row.values[m]
-                    z += w[j] * x
-                    q += x * x * inverse[j]
+                    j = m if row.indices == NULL else row.indices[m]
+                    x = row.values[m] * inverse[j]
+                    z += x * shrunk(theta[j], threshold if j < last else 0.0)
+                    q += x * row.values[m]
             if q <= 0.0:
                 continue
             u = implicit_score(loss, y[i], a[i], z, q, beta[i], &derivative)
@@ -120,18 +136,13 @@ def dual_steps(
             # and beta agree however far the score was solved for.
             delta = (u - z) / q
             beta[i] += delta
-            if row.indices == NULL and threshold == 0.0:
-                move_along(
-                    delta, row.values, &inverse[0], row.size, &theta[0], &w[0]
-                )
-                continue
-            for m in range(row.size):
-                j = m if row.indices == NULL else row.indices[m]
-                theta[j] += delta * row.values[m]
-                if threshold > 0.0 and j < last:
-                    w[j] = shrink(theta[j], threshold) * inverse[j]
-                else:
-                    w[j] = theta[j] * inverse[j]
+            if row.indices == NULL:
+                move_along(delta, row.values, row.size, &theta[0])
+            else:
+                for m in range(row.size):
+                    theta[row.indices[m]] += delta * row.values[m]
+        for j in range(last + 1):
+            w[j] = shrunk(theta[j], threshold if j < last else 0.0) * inverse[j]
 
 
 cdef void softmax_into(
@@ -194,7 +205,7 @@ def softmax_steps(
     `beta`, `theta`, `w` and `inverse` have one column for each class.
     """
     cdef Py_ssize_t k, i, j, m, c, n_classes = w.shape[1], last = w.shape[0] - 1
-    cdef double x
+    cdef double x, limit
     work = np.empty((5, n_classes))
     cdef double[:, ::1] view = work
     cdef double* z = &view[0, 0]
@@ -215,44 +226,37 @@ def softmax_steps(
                 q[c] = 1e-300
             for m in range(row.size):
                 j = m if row.indices == NULL else row.indices[m]
-                x = row.values[m]
+                limit = threshold if j < last else 0.0
                 for c in range(n_classes):
-                    z[c] += w[j, c] * x
-                    q[c] += x * x * inverse[j, c]
+                    x = row.values[m] * inverse[j, c]
+                    z[c] += x * shrunk(theta[j, c], limit)
+                    q[c] += x * row.values[m]
             implicit_softmax(z, q, &beta[i, 0], y[i], a[i], n_classes, u, p, step)
             for c in range(n_classes):
                 step[c] = (u[c] - z[c]) / q[c]
                 beta[i, c] += step[c]
             for m in range(row.size):
                 j = m if row.indices == NULL else row.indices[m]
-                x = row.values[m]
                 for c in range(n_classes):
-                    theta[j, c] += step[c] * x
-                    if threshold > 0.0 and j < last:
-                        w[j, c] = shrink(theta[j, c], threshold) * inverse[j, c]
-                    else:
-                        w[j, c] = theta[j, c] * inverse[j, c]
+                    theta[j, c] += step[c] * row.values[m]
+        for j in range(last + 1):
+            limit = threshold if j < last else 0.0
+            for c in range(n_classes):
+                w[j, c] = shrunk(theta[j, c], limit) * inverse[j, c]
 
 
-def leave(
-    Rows rows, const Py_ssize_t[::1] leaving, const double[::1] h,
-    const double[:, ::1] w, double[::1] diagonal, double[:, ::1] theta,
+def add_squared_rows(
+    Rows rows, const Py_ssize_t[::1] chosen, const double[::1] h, double[::1] total
 ):
-    """Add the curvature of rows that leave to a diagonal, such that w stays.
-
-    ``diagonal`` gains h x^2 and theta, for each model, the same times w; the last
-    coordinate, the intercept, is left out. `h` is that of the leaving rows.
-    """
-    cdef Py_ssize_t k, j, m, c, last = w.shape[0] - 1
-    cdef double gain
+    """Add ``sum_k h_k x_i^2`` over chosen rows to `total`, the last column left out."""
+    cdef Py_ssize_t k, m, last = total.shape[0] - 1
     cdef Row row
     with nogil:
-        for k in range(leaving.shape[0]):
-            get_row(rows, leaving[k], &row)
+        for k in range(chosen.shape[0]):
+            get_row(rows, chosen[k], &row)
+            if row.indices == NULL:
+                add_squares(h[k], row.values, last, &total[0])
+                continue
             for m in range(row.size):
-                j = m if row.indices == NULL else row.indices[m]
-                if j < last:
-                    gain = h[k] * row.values[m] * row.values[m]
-                    diagonal[j] += gain
-                    for c in range(w.shape[1]):
-                        theta[j, c] += gain * w[j, c]
+                if row.indices[m] < last:
+                    total[row.indices[m]] += h[k] * row.values[m] * row.values[m]

@@ -6,6 +6,7 @@ from sklearn_awsgd.samplers.base import BaseSampler
 
 # Levels of curvature that are told apart, each half of the one above.
 LEVELS_SHOWN = 16
+LEAST_LEVEL = 0.5 ** (LEVELS_SHOWN - 1)
 
 
 class StreamMemory(BaseSampler):
@@ -45,8 +46,8 @@ class StreamMemory(BaseSampler):
         curvature : ndarray
             Curvatures of their losses, relative to the largest that the loss has.
         """
-        levels = -np.ceil(np.log2(np.maximum(curvature, 1e-30)))
-        levels = np.clip(levels, 0, LEVELS_SHOWN - 1).astype(np.intp)
+        known = np.minimum(np.maximum(curvature, LEAST_LEVEL), 1.0)
+        levels = (-np.ceil(np.log2(known))).astype(np.intp)
         n_strata = self.probabilities_.shape[1]
         counts = np.bincount(groups * LEVELS_SHOWN + levels, minlength=n_strata)
         self.n_rows_[problem] = len(groups)

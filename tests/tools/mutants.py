@@ -468,8 +468,8 @@ MUTANTS = [
     ),
     Mutant(
         "streams: stronger penalties grow with the rows",
-        "max(factor * share, GIVEN)",
-        "factor",
+        "                strength = share if factor == CONSTANT else factor * share\n",
+        "                strength = share if factor == CONSTANT else factor\n",
         "test_stream_contest.py",
     ),
     Mutant(

@@ -111,14 +111,15 @@ class Calibration:
     def _learn(self, scores, targets, weights):
         """Learn from scores, targets and weights of shape (n_problems, n_rows)."""
         totals, gains = weights.sum(axis=1), np.empty(5)
+        values = np.empty((3, scores.shape[1]))
         for k, keep in enumerate(np.exp(-totals / WINDOW)):
             if totals[k] > 0:
                 known = keep * self.known[k]
-                raw, own = _stream.calibrate(
+                rows = scores[k], targets[k], weights[k]
+                raw = _stream.evaluate_rows(LOG_LOSS, rows[1], rows[0], rows[2], values)
+                own = _stream.calibrate(
                     LOG_LOSS,
-                    scores[k],
-                    targets[k],
-                    weights[k],
+                    *rows,
                     self.point[k],
                     known + AT_START,
                     STEPS,

@@ -20,17 +20,22 @@ from sklearn_awsgd._kernels import _stream, _stream_dual
 from sklearn_awsgd._linear.streams.rows import DenseRows, make_rows
 
 # Rows of memory and chunk that are looked at again, for each row of the chunk. More of
-# a small one, whose call is mostly overhead: with so many numbers altogether, between
-# two limits (mnist, coco: at chunks of 32, 4 are as good as 16; newsgroups: 16 are
-# better). The most of narrow rows, which cost little and move together (softmax
-# regression: with 2 the loss on 7 x 7 images of mnist was 1.11 of a refit's, with 16
-# it is 1.03; in large chunks of wide rows more than 2 gave nothing).
+# a small one, whose call is mostly overhead: so many that there are so many numbers
+# altogether, up to a limit (16 streams of mnist, coco and 600 columns: at chunks of 32,
+# 2 are as good as 4 and 8; newsgroups: 16 are better). The most of narrow rows, which
+# cost little and move together (softmax regression: with 2 the loss on 7 x 7 images of
+# mnist was 1.11 of a refit's, with 16 it is 1.03; in large chunks of wide rows more
+# than 2 gave nothing).
 VISITS = 2.0
-FEWEST_VISITS, MOST_VISITS, VISITED_NUMBERS = 4.0, 16.0, 5e4
+MOST_VISITS, VISITED_NUMBERS = 16.0, 5e4
 # Many columns of dense rows move together, which a diagonal does not know of: rows that
-# leave are given this much more curvature, and of the memory only a share is used: rows
-# at hand that are not solved to the end are noise. From so many columns on.
-DENSE_COUPLING, DENSE_SHARE, MANY_DENSE = 5.0, 0.05, 200
+# leave are given more curvature, this share of the root mean square eigenvalue of their
+# correlations, as so many rows tell it (shares of .35 to 1 are as good on coco, mnist
+# and 600 columns, whose rows are given 5, 3 and 1 times theirs).
+COUPLING, ROWS_TO_COUPLE = 0.5, 200
+# And of the memory only a share is used: rows at hand that are not solved to the end
+# are noise. From so many columns on.
+DENSE_SHARE, MANY_DENSE = 0.05, 200
 # Passes over both memories when streams are merged.
 MERGING_PASSES = 10
 # Chunks of at most this many rows wait for others before rows leave.
@@ -40,6 +45,10 @@ MOST_PENDING, FEWEST_PENDING, PENDING_SHARE = 500, 16, 0.25
 COORDINATE_FLOOR = 0.1
 # The same of the intercept; and rows that stand for a class which has not come yet.
 INTERCEPT_FLOOR, EXPECTED = 1e-2, 0.5
+# Share of the curvature of new rows that damps the intercept: it is to move while they
+# are looked at (mnist, coco, newsgroups, digits, 600 columns sorted by class: less is
+# better for some, up to 9 % on mnist, and more for those that come sorted, up to 14 %).
+NEW_SHARE = 0.1
 INTERCEPT_STEPS, LONGEST_SHIFT = 4, 2.0
 
 
@@ -63,7 +72,11 @@ class WideStream:
     ----------
     w : ndarray of shape (n_features + 1, ...)
         The coefficients, the intercept last.
+    coupling : float or None
+        What the curvature of rows that leave is multiplied with, once it is known.
     """
+
+    coupling = None
 
     def __init__(self, X, fit_intercept=True, window=np.inf, seed=0, shape=()):
         p = X.shape[1] + 1
@@ -131,7 +144,7 @@ class WideStream:
         elif n_new <= WAITING_CHUNK:
             # The size of a sparse X is that of what it stores.
             visits = VISITED_NUMBERS / max(X.size, 1)
-            visits = min(max(visits, FEWEST_VISITS), MOST_VISITS)
+            visits = min(max(visits, VISITS), MOST_VISITS)
         n_visits, n_rows = int(visits * n_new), self.buffer.n_rows
         order = np.arange(start, n_rows)
         while n_visits > 0:
@@ -196,23 +209,17 @@ class WideStream:
         return h
 
     def _prepare(self, problem, a):
-        """Return the inverse curvature of every coordinate, and set w to match."""
+        """Return the inverse curvature of every coordinate, and the l1 threshold."""
         strength = max(problem.alpha_l2 * self.n, COORDINATE_FLOOR * self.scale)
         inverse = 1.0 / (self.diagonal + strength)
-        threshold = problem.alpha_l1 * self.n
-        intercept = self.w[-1].copy()
         if self.w.ndim == 2:
             inverse = np.repeat(inverse[:, None], self.w.shape[1], axis=1)
-        if threshold > 0:
-            self.w = np.sign(self.theta) * np.maximum(np.abs(self.theta) - threshold, 0)
-            self.w *= inverse
-        else:
-            np.multiply(self.theta, inverse, out=self.w)
         curvature = self.past_curvature + self.memory_curvature + INTERCEPT_FLOOR
-        inverse[-1] = 1 / (curvature + a.sum() * self._constant_curvature(problem))
+        new = NEW_SHARE * a.sum() * self._constant_curvature(problem)
+        inverse[-1] = 1 / (curvature + new)
         self._damping = inverse[-1]
-        self._set_intercept(intercept)
-        return inverse, threshold
+        self._set_intercept(self.w[-1])
+        return inverse, problem.alpha_l1 * self.n
 
     def _set_intercept(self, value):
         self.w[-1] = value
@@ -229,7 +236,7 @@ class WideStream:
         if n_leaving > 0:
             order = np.argpartition(self._priority(h), n_leaving - 1)
             leaving, stay = order[:n_leaving], order[n_leaving:]
-            gain = h[leaving] * (DENSE_COUPLING if self.is_coupled else 1.0)
+            gain = h[leaving] * self._find_coupling()
             curvature = self._intercept_curvature(problem, leaving, h[leaving])
             if not balanced and problem.is_log_loss and gain.ndim == 1:
                 above = self._curvature_above(leaving)
@@ -245,6 +252,25 @@ class WideStream:
             self.beta, h = self.beta[order], h[order]
         self.memory_curvature, self.h = h.sum(axis=0), h
         self.n_settled += 1
+
+    def _find_coupling(self):
+        """Return what the curvature of rows that leave is multiplied with.
+
+        It is found when the first rows leave.
+        """
+        if self.coupling is None:
+            self.coupling = 1.0
+            if self.is_coupled:
+                some = self.buffer.X[:ROWS_TO_COUPLE, :-1]
+                self.coupling = max(1.0, COUPLING * rms_eigenvalue(some))
+        return self.coupling
+
+    def _stiffen(self, rows, leaving, h):
+        """Add curvature of rows that leave to the diagonal, such that w stays."""
+        gain = np.zeros(len(self.diagonal))
+        _stream_dual.add_squared_rows(rows, leaving, h, gain)
+        self.diagonal += gain
+        self.theta += (gain * self.w.T).T
 
     def capacity(self, problem):
         """Return the number of rows to keep."""
@@ -328,9 +354,7 @@ class WideStream:
         return h
 
     def _leave(self, rows, leaving, h):
-        _stream_dual.leave(
-            rows, leaving, h, self.w[:, None], self.diagonal, self.theta[:, None]
-        )
+        self._stiffen(rows, leaving, h)
 
     def _curvature_above(self, leaving):
         """Return the least curvatures of quadratics that are nowhere below the loss.
@@ -424,7 +448,17 @@ class SoftmaxStream(WideStream):
         # Half of the trace, 1 - ||p||^2: between the mean and the largest of the
         # curvature's directions.
         shared = 0.5 * h.sum(axis=1)
-        _stream_dual.leave(rows, leaving, shared, self.w, self.diagonal, self.theta)
+        self._stiffen(rows, leaving, shared)
 
     def _intercept_curvature(self, problem, leaving, h):
         return np.full(h.shape[1], 0.5 * h.sum())
+
+
+def rms_eigenvalue(X):
+    """Return the root mean square eigenvalue of X^T X / n, columns scaled to size 1."""
+    squares = np.einsum("ij,ij->j", X, X) / len(X)
+    X = X[:, squares > 0] / np.sqrt(squares[squares > 0])
+    products, n = X @ X.T, len(X)
+    # Products of a row with itself would add p / n to each eigenvalue.
+    total = np.vdot(products, products) - np.square(products.diagonal()).sum()
+    return np.sqrt(max(total, 0.0) / max(n * (n - 1) * X.shape[1], 1))

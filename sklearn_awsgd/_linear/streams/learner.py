@@ -10,15 +10,16 @@ from sklearn_awsgd._linear.streams.calibration import CHUNK, Calibration, Temper
 from sklearn_awsgd._linear.streams.contest import Contest
 from sklearn_awsgd._linear.streams.diagonal import SoftmaxStream, WideStream
 from sklearn_awsgd._linear.streams.narrow import NarrowStream
-from sklearn_awsgd._linear.streams.presence import Presence
+from sklearn_awsgd._linear.streams.presence import FIRST_ROWS, Presence
 
 # Up to this many features the past is a full quadratic. Its work grows with the square
 # of what is not zero in a row, and for each chunk with the cube of the features.
 NARROW_DENSE, NARROW_SPARSE = 200, 400
 # Rows that the learner which forgets remembers under forgetting="auto": so many for
-# each feature, between two limits. And how much quicker the other one is.
+# each feature, between two limits. The other one remembers as many between two others,
+# the second of which is a share of what the first remembers.
 SHORTEST_WINDOW, LONGEST_WINDOW, WINDOW_PER_FEATURE = 2500.0, 5000.0, 10.0
-QUICKER = 5.0
+SHORTEST_QUICK, QUICKER = 250.0, 5.0
 # A stream begins anew when targets fall with the scores that rows had before they were
 # learned, by so many standard deviations, in a chunk of at least so many rows.
 CONTRADICTION, FEWEST_TO_CONTRADICT = 5.0, 50
@@ -36,9 +37,10 @@ def choose_windows(forgetting, n_features, narrow):
     to have enough rows. Those of wide streams come on demand, the quickest last.
     """
     if isinstance(forgetting, str):
-        window = max(SHORTEST_WINDOW, WINDOW_PER_FEATURE * n_features)
-        window = min(window, LONGEST_WINDOW)
-        others = window / QUICKER, window
+        wanted = WINDOW_PER_FEATURE * n_features
+        window = min(max(SHORTEST_WINDOW, wanted), LONGEST_WINDOW)
+        quick = min(max(SHORTEST_QUICK, wanted), window / QUICKER)
+        others = quick, window
         return np.inf, *(others if narrow else others[::-1])
     return (1 / forgetting if forgetting > 0 else np.inf,)
 
@@ -141,6 +143,9 @@ class StreamLearner:
         Seed of the visits of wide streams.
     """
 
+    # What `coefficients` has returned since the last change.
+    _coefficients = None
+
     def __init__(
         self,
         X,
@@ -171,6 +176,9 @@ class StreamLearner:
         # Number, mean and sum of squares about it of real targets.
         self.targets = 0, 0.0, 0.0
 
+    def __getstate__(self):
+        return self.__dict__ | {"_coefficients": None}
+
     def _new_stream(self, X, k):
         """Return a stream that nothing has been learned from, for one problem."""
         windows, (n_classes, fit_intercept, seed) = self.windows, self._given
@@ -197,6 +205,7 @@ class StreamLearner:
         """
         for stream, (curvature, v, n) in zip(self.streams, seeds, strict=True):
             stream.seed(problem, curvature, v, n)
+        self._coefficients = None
 
     def rescale(self, factor):
         """Multiply all weights with a factor."""
@@ -215,9 +224,11 @@ class StreamLearner:
 
     def coefficients(self):
         """Return coefficients and intercepts, ndarray of shape (n_models, p)."""
-        if self.is_softmax:
-            return self.streams[0].v.T
-        return np.array([stream.v for stream in self.streams])
+        if self._coefficients is None and self.is_softmax:
+            self._coefficients = self.streams[0].v.T
+        elif self._coefficients is None:
+            self._coefficients = np.array([stream.v for stream in self.streams])
+        return self._coefficients
 
     def learn(self, problem, X, sizes, targets, a, count):
         """Learn a chunk.
@@ -264,10 +275,38 @@ class StreamLearner:
                 missing = np.logical_or(missing, few)
                 rows = scores, np.stack(targets, axis=1), a
                 self.calibration.observe(*rows, missing, self.n_rows)
-        for k, stream in enumerate(self.streams):
+        late = [
             stream.learn(problem, X, sizes, targets[k], a, count, balanced[k])
-        self.n_rows += len(a)
+            for k, stream in enumerate(self.streams)
+        ]
+        if not self.n_rows and self.presences and problem.is_log_loss:
+            self._calibrate_early(late, targets, a)
+        self.n_rows, self._coefficients = self.n_rows + len(a), None
         return self._losses(problem, scores, targets, a)
+
+    def _calibrate_early(self, late, targets, a):
+        """Calibrate wide streams with what the contests say of the first chunk.
+
+        Parameters
+        ----------
+        late : list of ndarray or None
+            Scores of its second half before it was learned, for each problem.
+        targets, a : list of ndarray, and ndarray of shape (n_rows,)
+            Targets of each problem, and weights.
+        """
+        n_late = max(0 if scores is None else len(scores) for scores in late)
+        half = len(a) - n_late
+        if self.is_softmax or self.is_narrow or not n_late or half < CHUNK:
+            return
+        few, columns = [], []
+        for scores, target in zip(late, targets, strict=True):
+            n_positive = np.count_nonzero(target[:half] > 0)
+            rare = min(n_positive, half - n_positive) < FIRST_ROWS
+            few.append(scores is None or rare)
+            columns.append(np.zeros(n_late) if scores is None else scores)
+        rest = [target[half:] for target in targets]
+        rows = np.stack(columns, axis=1), np.stack(rest, axis=1), a[half:]
+        self.calibration.observe(*rows, few, half)
 
     def _losses(self, problem, scores, targets, a):
         parts = [scores] if self.is_softmax else scores.T
@@ -308,4 +347,4 @@ class StreamLearner:
             mine.merge(problem, theirs)
         for mine, theirs in zip(self.presences, other.presences, strict=True):
             mine.merge(theirs)
-        self.n_rows += other.n_rows
+        self.n_rows, self._coefficients = self.n_rows + other.n_rows, None

@@ -31,9 +31,10 @@ EXPECTED = 0.5
 FAR_BEHIND = 3.0
 # The curvature of a large chunk is that of a sample, of so many rows a coefficient,
 # where that saves work, so many rows a coefficient are known, and nothing drifts.
-# On cover_2v4, a9a, w8a, breast cancer and 13 generated streams losses were .998-1.003
-# of those with all rows.
-SAMPLED_PER_COEFFICIENT, WORK_TO_SAMPLE, ROWS_TO_SAMPLE = 2, 5e5, 20
+# On cover_2v4, a9a, w8a, breast cancer and 13 generated streams losses with 2 were
+# .998-1.003 of those with all rows; on 20 streams of the same with 1, .999-1.001 of
+# those with 2.
+SAMPLED_PER_COEFFICIENT, WORK_TO_SAMPLE, ROWS_TO_SAMPLE = 1, 5e5, 20
 # How often a learner that is furthest behind is looked at in any case, in chunks. On
 # the same streams, some of which drift, 4 are as good as 1.
 NAP = 4
@@ -380,6 +381,7 @@ class NarrowStream:
         past, n = self.pasts[0], self.buffer.n_rows
         memory_size = 0 if problem.is_quadratic else problem.memory_size
         order = np.arange(n)
+        self.summary_expansion = past.expansion[:, n:]
         if n > memory_size:
             n_leaving = n - memory_size
             curvature = values[2, :n] * sizes[:n]
@@ -395,7 +397,6 @@ class NarrowStream:
                 self._summarise(at_hand, values, leaving)
             order = self.buffer.keep(stay)
             self.y, self.a, self.sizes = self.y[order], self.a[order], self.sizes[order]
-        self.summary_expansion = past.expansion[:, at_hand.n_rows :].copy()
         self.expansion = past.expansion[:, order]
         self.n_memory = self.buffer.n_rows
         for other in self.pasts:
@@ -440,7 +441,6 @@ class NarrowStream:
             rows.append((y, a, offset, curvature, r, curvature))
         rows = np.array(rows).T.copy()
         self._set_summaries(x, *rows[:3], self.seen[some], rows[3:])
-        past.expansion = np.hstack([past.expansion[:, :n], rows[3:]])
 
     def _restart(self, winner):
         """Let learners that lost to a quicker one go on from its past.

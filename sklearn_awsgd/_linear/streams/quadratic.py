@@ -21,6 +21,7 @@ from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
 from sklearn_awsgd._kernels import _batch, _stream
 from sklearn_awsgd._kernels._models import minimize_l1_model
+from sklearn_awsgd._kernels._newton import mirrored
 
 # Newton steps stop when they promise less than this much of the objective, which is a
 # sum over rows: what the rows leave uncertain is half a unit for each coefficient.
@@ -168,9 +169,8 @@ class Past:
         """
         extra = np.full(len(self.v), problem.alpha_l2 * self.n)
         factor, _ = self.factorise(extra, scale)
-        inverse, _ = dpotri(factor, lower=1, overwrite_c=1)
-        inverse = np.tril(inverse)
-        self.inverse = inverse + np.tril(inverse, -1).T
+        lower, _ = dpotri(factor, lower=1, overwrite_c=1)
+        self.inverse = mirrored(lower.T, 1.0)
 
 
 class AtHand:
