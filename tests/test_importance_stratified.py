@@ -20,9 +20,11 @@ from sklearn_awsgd._importance.pool import Pool
 from sklearn_awsgd._importance.shapes import fit_shapes
 from sklearn_awsgd._importance.stage import (
     LEAST_BEYOND,
+    MORE_THAN_KNOWN,
     Drawn,
     Scores,
     Stage,
+    most_hidden,
     round_to,
     shrunken_slope,
 )
@@ -107,19 +109,49 @@ def test_one_more_event_has_the_weight_of_the_least_sampled_group():
     assert down < 0
 
 
-def test_one_more_event_does_not_shrink_with_the_score():
-    """The bin looked at most seldom hides more than the largest value of all."""
+@pytest.mark.parametrize("n_large", [1, 20])
+def test_one_more_event_does_not_shrink_with_the_score(n_large):
+    """The bin looked at most seldom hides more than the largest value of all.
+
+    But not of so many rows, if hardly any is known to be as large.
+    """
     cells = np.repeat([0, 1, 2, 3], [10, 90, 10, 90])
     values = np.where(cells % 2 == 0, 0.01, 1.0)
-    values[[20, 120]] = 7.0
+    values[20 : 20 + n_large] = values[120 : 120 + n_large] = 7.0
     score = Scores(np.zeros(2), np.ones((4, 1)))
     stage = Stage(
         Drawn(cells, values[:, None], values), np.array([900, 100, 900, 100]),
         np.zeros((2, 1)), np.array([0.5, 0.5]), Mean(), 1, score,
     )  # fmt: skip
     mean = (900 * 0.01 + 100 * values[10:100].mean()) / 1000
-    weight = 1 / np.log(900 / 890)
-    assert_allclose(stage.events()[0, 0], weight * LEAST_BEYOND * (7.0 - mean))
+    weight = min(1 / np.log(900 / 890), MORE_THAN_KNOWN * 2 * n_large * 100 / 90)
+    event = weight * LEAST_BEYOND * (7.0 - mean)
+    # As both halves are alike, each of them tells the same.
+    for half in (None, 0, 1):
+        assert_allclose(stage.events(half)[0, 0], event)
+    assert_allclose(stage.hidden(0, np.array([1e-3, weight]))[1], weight * (7.0 - mean))
+    assert_allclose(stage.reach()[1], mean + LEAST_BEYOND * (7.0 - mean))
+    # A half of which nothing was left to draw hides nothing.
+    first = cells < 2
+    stage = Stage(
+        Drawn(cells[first], values[first, None], values[first]),
+        np.array([900, 100, 0, 0]), np.zeros((2, 1)), np.array([0.5, 0.5]), Mean(), 1,
+        score,
+    )  # fmt: skip
+    assert not stage.hidden(1, np.array([1.0, 10.0])).any()
+
+
+@pytest.mark.parametrize("n", [5, 90, 400])
+def test_what_is_hidden_most(n):
+    """No more rows than several times those known to be as large, or it is smaller."""
+    random = np.random.default_rng(n)
+    values, rows_each = random.normal(size=n) ** 3, 1 + 9 * random.random(n)
+    weights = np.array([0.1, 10.0, 30.0, 300.0])
+    chosen, rows = most_hidden(values, rows_each, weights)
+    known = np.array([rows_each[values >= value].sum() for value in values])
+    allowed = np.minimum(weights[:, None], MORE_THAN_KNOWN * known)
+    assert_allclose(values[chosen] * rows, (values * allowed).max(axis=1))
+    assert (rows <= weights).all()
 
 
 def test_squares_are_fitted_by_shapes():

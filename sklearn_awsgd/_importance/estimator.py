@@ -136,7 +136,8 @@ default=None
     assumed_range_ : tuple of two floats or None
         The interval holds if no row that has not been evaluated has a value far outside
         of this range, which goes beyond the values seen (in a label no further than
-        some times its own largest); `bounds` where they are known. None where all is
+        some times its own largest), and with a surrogate not many more rows than are
+        known to be as large; `bounds` where they are known. None where all is
         known, and for functions of several means and weighted draws.
     status_ : {"exact", "tolerance", "budget", "stopped", "interrupted"}
         Why sampling ended; "stopped" by a callback, "interrupted" after an error of the

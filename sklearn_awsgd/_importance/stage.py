@@ -38,6 +38,12 @@ MOST_BEYOND = 4.0
 # allows for, none of them is drawn in 1 run of exp(3.69 * 1.5 / 2) = 16 at most.
 LEAST_BEYOND = 1.5
 ROWS_IN_TAIL = 20
+# Of rows that a score misleads about there are at most so many times as many as are
+# known to have values as large (looked at on "few large losses at small scores", where
+# half of it covers less, and on lognormal values).
+MORE_THAN_KNOWN = 8.0
+# So many of the largest values are looked at for that.
+LARGEST_LOOKED_AT = 100
 # About as many rows as a slope is fitted to, at most.
 ROWS_FOR_SLOPE = 10_000
 # Squared standard errors that a slope has to exceed.
@@ -155,6 +161,8 @@ class Stage:
         self._is_bounded = [known or bound == 0 for bound in target.bounds[::-1]]
         may_mislead = scores is not None and scores.may_mislead
         self._least_beyond = LEAST_BEYOND if may_mislead else 1.0
+        # Values of a known range may all be at its ends.
+        self._is_limited = may_mislead and not known
         self._look_along(cells, residuals, deviations, half_mass, target, scores)
 
     def _by_group(self, x):
@@ -334,7 +342,9 @@ class Stage:
         It may be larger than the largest value seen, whatever the score of its row: a
         surrogate that is wrong somewhere is wrong where it promises small values. In a
         label it is at most ``BEYOND_SEEN`` times the largest of that label. It counts
-        for as many rows as in the bin of its label that is looked at most seldom.
+        for as many rows as in the bin of its label that is looked at most seldom, but
+        with a score for not more than ``MORE_THAN_KNOWN`` times those known to be as
+        large: where few are, an event of smaller values may add more.
 
         Parameters
         ----------
@@ -350,32 +360,62 @@ class Stage:
         weight = weight.max(axis=1)
         in_cells = cell_sizes(cells, far, len(self.sizes))[3].reshape(2, -1)[halves]
         in_groups = in_cells.reshape(len(halves), self._n_groups, -1).max(axis=(0, 2))
-        events = self._farthest(half)
         # Labels in which all is small hide smaller ones.
         share = np.minimum(BEYOND_SEEN * in_groups / (in_groups.max() or 1.0), 1.0)
-        events *= np.max(weight * share)
+        events = self._farthest(half, np.max(weight * share))
         return np.concatenate([events, weight.max() * self._extremes])
 
-    def _farthest(self, half=None):
-        """Return the largest deviations that one more value may have, up and down."""
+    def hidden(self, half, weights):
+        """Return about what one more event adds to a half, as the half shows it.
+
+        Parameters
+        ----------
+        half : {0, 1}
+            Which one.
+        weights : ndarray
+            Rows that the event stands for.
+        """
+        cells, _, far = self._drawn
+        chosen = self._half[cells] == half
+        if not (self._is_limited and chosen.any()):
+            return weights * self.largest[half]
+        sizes = np.abs(far[chosen])
+        largest, rows = most_hidden(sizes, 2 * self._rows_each()[chosen], weights)
+        return sizes[largest] * rows
+
+    def _rows_each(self):
+        """Return how many rows each row drawn stands for."""
+        return (self.sizes / np.maximum(self.counts, 1))[self._drawn[0]]
+
+    def _farthest(self, half=None, weight=1.0):
+        """Return the largest deviations that one more event may add, up and down."""
         cells, deviations, far = self._drawn
+        rows_each = self._rows_each()
         if half is not None:
             chosen = self._half[cells] == half
-            cells, deviations, far = (x[chosen] for x in self._drawn)
+            deviations, far, rows_each = (
+                x[chosen] for x in (deviations, far, rows_each)
+            )
+        # The other half is taken to be like one alone.
+        parts = 1 if half is None else 2
         farthest = np.zeros((2, deviations.shape[1]))
         for k, sign in enumerate((1, -1) if len(far) else ()):
             upwards = np.abs(far) if self._mirrored else sign * far
-            chosen = np.argmax(upwards)
+            chosen, rows = np.argmax(upwards), weight
             if upwards[chosen] <= 0:
                 continue
             factor = 1.0
             if not self._is_bounded[k]:
-                cell = cells[chosen]
-                rows = self.sizes[cell] / self.counts[cell]
-                factor = max(beyond_seen(upwards, rows), self._least_beyond)
+                factor = max(
+                    beyond_seen(upwards, rows_each[chosen]), self._least_beyond
+                )
+            if self._is_limited:
+                weights = np.array([weight])
+                chosen, rows = most_hidden(upwards, parts * rows_each, weights)
+                chosen, rows = chosen[0], rows[0]
             towards = sign if far[chosen] > 0 else -sign
             factor *= towards if self._mirrored else 1
-            farthest[k] = factor * deviations[chosen]
+            farthest[k] = factor * rows * deviations[chosen]
         return farthest
 
     def reach(self):
@@ -415,6 +455,38 @@ def rows_of_an_event(sizes, counts):
     some = (left > 0) & (counts > 0)
     ratio = np.where(some, sizes / np.maximum(left, 1), np.e)
     return np.where(some, np.minimum(1 / np.log(ratio), left), 0.0)
+
+
+def most_hidden(values, rows_each, weights):
+    """Return which value seen would add most as an event, and for how many rows.
+
+    Rows that nobody has looked at are many and large values are few: as many rows as
+    an event stands for cannot well be as large as a value that hardly any row has.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_drawn,)
+        Deviations, of which the positive ones matter.
+    rows_each : ndarray of shape (n_drawn,)
+        How many rows of the pool each of them stands for.
+    weights : ndarray of shape (n_events,)
+        How many rows events stand for at most.
+
+    Returns
+    -------
+    chosen, rows : ndarray of shape (n_events,)
+        Positions of the values, and their numbers of rows.
+    """
+    order = np.arange(len(values))
+    if len(values) > LARGEST_LOOKED_AT:
+        order = np.argpartition(values, -LARGEST_LOOKED_AT)[-LARGEST_LOOKED_AT:]
+    order = order[np.argsort(-values[order])]
+    most = MORE_THAN_KNOWN * np.cumsum(rows_each[order])
+    rows = np.minimum(weights, most[:, None])
+    # None of the smaller values that are not looked at adds more.
+    rows[-1] = weights
+    best = np.argmax(values[order, None] * rows, axis=0)
+    return order[best], rows[best, np.arange(len(weights))]
 
 
 def beyond_seen(values, rows):

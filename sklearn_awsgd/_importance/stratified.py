@@ -194,7 +194,7 @@ class StratifiedRounds(Rounds):
         counts = np.maximum(n_taken * shares, 1e-9)
         spread = self._spread[self._cells(1 - half)]
         error = np.sqrt(((sizes * spread) ** 2 / counts).sum(axis=1))
-        hidden = (sizes / counts).max(axis=1) * self._stage.largest[1 - half]
+        hidden = self._stage.hidden(1 - half, (sizes / counts).max(axis=1))
         return ERRORS_IN_WIDTH * error + EVENTS_IN_WIDTH * hidden
 
     def _cells(self, half):

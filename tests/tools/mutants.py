@@ -413,6 +413,12 @@ MUTANTS = [
         "test_importance_intervals.py test_importance.py",
     ),
     Mutant(
+        "intervals: an event of the largest value has any number of rows",
+        "rows = np.minimum(weights, most[:, None])",
+        "rows = weights + 0 * most[:, None]",
+        "test_importance_stratified.py",
+    ),
+    Mutant(
         "intervals: rows drawn are not rows fewer",
         "self.leverage2 = sizes * (sizes - counts) / (n * np.maximum(n - 1, 1))",
         "self.leverage2 = sizes * sizes / (n * np.maximum(n - 1, 1))",
