@@ -116,14 +116,12 @@ class Integer(Real):
 
 
 class Boolean:
-    """A parameter that is True or False; anything with a truth value will do."""
+    """A parameter that is True or False; 1 and 0 will do."""
 
     def check(self, name, value):
-        """Raise TypeError when `value` has no truth value, as an array has none."""
-        try:
-            bool(value)
-        except ValueError as error:
-            raise TypeError(f"{name} must be True or False, got {value!r}.") from error
+        """Raise TypeError when `value` is something else."""
+        if not isinstance(value, (numbers.Integral, np.bool_)) or value not in (0, 1):
+            raise TypeError(f"{name} must be True or False, got {value!r}.")
 
 
 def check_parameters(obj, table, prefix=""):

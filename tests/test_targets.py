@@ -445,6 +445,7 @@ def test_probabilities(loss, imbalanced, three_classes, seed):
             np.testing.assert_array_equal(clf.predict_log_proba(X), np.log(p))
 
 
+@pytest.mark.filterwarnings("ignore:loss='perceptron':UserWarning")
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "perceptron", "huber"])
 def test_losses_without_probabilities(loss, imbalanced, seed):
     clf = AWSGDClassifier(loss, random_state=seed, max_iter=5, tol=None)

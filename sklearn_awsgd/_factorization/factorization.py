@@ -15,6 +15,7 @@ from sklearn_awsgd._factorization.row_solver import LOSSES
 from sklearn_awsgd._factorization.training import padded
 from sklearn_awsgd._solver.records import Log
 from sklearn_awsgd._validation import (
+    Boolean,
     Integer,
     Options,
     Real,
@@ -199,6 +200,8 @@ class AWSGDMatrixFactorization(FactorizationModel):
         "eta0": Real(above=0, optional=True),
         "tol": Real(low=0, optional=True),
         "n_jobs": Integer(optional=True),
+        "fit_bias": Boolean(),
+        "verbose": Integer(low=0, or_boolean=True),
     }
 
     def __init__(

@@ -26,6 +26,7 @@ from sklearn_awsgd._importance.plan import choose_sampler, plan_run
 from sklearn_awsgd._importance.report import Summary
 from sklearn_awsgd._importance.told import Outstanding
 from sklearn_awsgd._validation import (
+    Boolean,
     Integer,
     Real,
     check_number,
@@ -214,6 +215,9 @@ default=None
         "rtol": Real(above=0, optional=True),
         "atol": Real(above=0, optional=True),
         "batch_size": Integer(low=3, words=("auto",)),
+        "control_variate": Boolean(),
+        "anytime": Boolean(),
+        "verbose": Integer(low=0, or_boolean=True),
     }
     _unfinished = None
 

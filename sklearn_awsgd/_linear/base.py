@@ -27,6 +27,7 @@ from sklearn_awsgd._linear.streaming import (
 from sklearn_awsgd._linear.streams.seed import seed_of
 from sklearn_awsgd._solver.records import Log
 from sklearn_awsgd._validation import (
+    Boolean,
     Integer,
     Options,
     Real,
@@ -84,6 +85,17 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
         "memory_size": Integer(low=0),
         "forgetting": Real(low=0, below=1, words=("auto",)),
         "n_jobs": Integer(optional=True),
+        "verbose": Integer(low=0, or_boolean=True),
+        **{
+            name: Boolean()
+            for name in (
+                "fit_intercept",
+                "shuffle",
+                "early_stopping",
+                "count_draws",
+                "warm_start",
+            )
+        },
     }
 
     # What a subclass knows of its targets.
@@ -372,7 +384,7 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
             what = f"Provided {name}_init"
             if given is not None:
                 given = _steps.check_start(given, name)
-            elif warm:
+            elif warm and (name == "coef" or self.fit_intercept):
                 what = f"warm_start=True: the last {name}_"
                 given = getattr(self, f"{name}_")
                 given = given.toarray() if sparse.issparse(given) else given

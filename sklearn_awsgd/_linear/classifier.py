@@ -160,9 +160,10 @@ default="auto"
     variance_gain_ : ndarray of shape (n_problems,)
         Second moment of the gradient under plain sampling over that under the learned
         distribution, from the last pass that the sampler drew. 2 means half the
-        variance.
+        variance, NaN that nothing was drawn.
     effective_sample_size_ : ndarray of shape (n_problems,)
-        Effective number of draws of that pass, given their weights.
+        Effective number of draws of that pass, given their weights; 0 if there were
+        none.
     duality_gap_ : ndarray of shape (n_problems,)
         Certified bound on how far the objective is above its minimum, and never more
         than the objective itself; infinite where there is none (plain AW-SGD, no
@@ -171,7 +172,8 @@ default="auto"
         How often each row was drawn in the last call, with `count_draws`.
     history_ : dict of ndarray
         Columns problem, phase, draws, seconds, objective, variance_gain,
-        effective_sample_size, duality_gap and validation_score, ready for
+        effective_sample_size, duality_gap, validation_score and simulated_seconds (the
+        sum of `access_cost`), NaN where they do not apply, ready for
         ``pandas.DataFrame``. In the phase "sampling" the objective is estimated from
         the draws, without bias; in the phase "exact" it is computed; in the phase
         "stream" it is the loss of a chunk before it was learned. Problem k of several

@@ -28,6 +28,12 @@ def ignored_settings(estimator, sampler, data, *, to_optimum, streaming):
             "'auto' goes on to the optimum by exact passes; use another learning_rate, "
             "or eta0=None."
         )
+    if estimator.loss == "perceptron" and to_optimum:
+        found.append(
+            "loss='perceptron' is least at coefficients of zero, to which "
+            "learning_rate='auto' goes; use learning_rate='constant', eta0=1 and "
+            "penalty=None for the perceptron's own steps, or loss='hinge'."
+        )
     if streaming and getattr(sampler, "_needs_training", False):
         found.append(
             f"sampler={estimator.sampler!r} begins anew with each call of partial_fit, "

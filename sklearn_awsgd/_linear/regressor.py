@@ -42,8 +42,8 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
         Width of "huber" and of the epsilon-insensitive losses, in the units of y.
     sampler : {"auto", "uniform", "strata", "level"} or sampler object, default="auto"
         What is learned about sampling, as in :class:`AWSGDClassifier`. "auto" is
-        "strata" when strata are given; else "level" in ``fit`` and "uniform" in
-        ``partial_fit``.
+        "strata" when strata are given; else "level" in ``fit``. In ``partial_fit`` it
+        is the memory of past rows, or "uniform" with an explicit `learning_rate`.
     batch_size : int >= 1, default=1
         Draws that share one state of the sampler.
     verbose : int, default=0
@@ -98,9 +98,10 @@ class AWSGDRegressor(RegressorMixin, BaseAWSGD):
         Copy of the sampler with what it has learned.
     variance_gain_ : ndarray of shape (1,)
         Second moment of the gradient under plain sampling over that under the learned
-        distribution, from the draws of the last sampled pass.
+        distribution, from the draws of the last sampled pass; NaN if nothing was drawn.
     effective_sample_size_ : ndarray of shape (1,)
-        Effective number of draws of the last sampled pass, given their weights.
+        Effective number of draws of the last sampled pass, given their weights; 0 if
+        there were none.
     duality_gap_ : ndarray of shape (1,)
         Certified bound on how far the objective is above its minimum; infinite where
         there is none.

@@ -108,9 +108,10 @@ def begin_stream(estimator, X, targets, unit):
     estimator.sampler_.prepare(None, len(targets), targets[0].n_groups, None)
     estimator._draw_counts = estimator._pass_length = None
     estimator.n_iter_ = 1
-    ones = np.ones(len(targets))
-    estimator.variance_gain_, estimator.effective_sample_size_ = ones, ones * np.nan
-    estimator.duality_gap_ = ones * np.inf
+    # Nothing is drawn, and nothing is certified.
+    estimator.variance_gain_ = np.full(len(targets), np.nan)
+    estimator.effective_sample_size_ = np.zeros(len(targets))
+    estimator.duality_gap_ = np.full(len(targets), np.inf)
 
 
 def _look_at_memory(estimator, problem, targets):

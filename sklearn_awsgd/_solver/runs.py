@@ -47,7 +47,7 @@ class Outcome:
     converged : bool
         Whether the stopping rule ended it.
     variance_gain, effective_sample_size : float
-        Of the draws of the last pass.
+        Of the draws of the last pass; NaN and 0 if nothing was drawn.
     mean_cost : float
         Likewise, of a draw.
     duality_gap : float
@@ -57,7 +57,7 @@ class Outcome:
     n_iter: int = 0
     n_draws: int = 0
     converged: bool = False
-    variance_gain: float = 1.0
+    variance_gain: float = np.nan
     effective_sample_size: float = 0.0
     mean_cost: float = 1.0
     duality_gap: float = np.inf
