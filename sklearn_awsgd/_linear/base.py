@@ -7,7 +7,6 @@ from time import perf_counter
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
@@ -33,6 +32,7 @@ from sklearn_awsgd._validation import (
     check_costs,
     check_parameters,
     check_weights,
+    draw_seeds,
     is_source,
     mean_weight,
     unchanged_on_failure,
@@ -348,8 +348,7 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
     def _start(self, data, targets):
         """Set up what outlives a call: states, random streams, history."""
         self._set_eta0(data, targets)
-        random_state = check_random_state(self.random_state)
-        seeds = random_state.randint(np.iinfo(np.int32).max, size=len(targets))
+        seeds = draw_seeds(self.random_state, len(targets))
         self._generators = [np.random.PCG64(seed) for seed in seeds]
         self._history = Log()
         self._stream_weights = _data.StreamWeights()

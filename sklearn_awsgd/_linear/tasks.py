@@ -12,7 +12,7 @@ from sklearn_awsgd._kernels._coordinate_rates import make_steps
 from sklearn_awsgd._kernels._dual import DualSteps
 from sklearn_awsgd._kernels._kinks import KinkSteps
 from sklearn_awsgd._kernels._linear import LinearProblem
-from sklearn_awsgd._kernels._losses import Huber, Loss
+from sklearn_awsgd._kernels._losses import Huber, Loss, SquaredError
 from sklearn_awsgd._kernels._rows import Rows
 from sklearn_awsgd._kernels._softmax import SoftmaxProblem
 from sklearn_awsgd._kernels.settings import Penalty, Rate
@@ -231,13 +231,15 @@ class LinearTask(Task):
         return derivatives**2 * (self.data.norms2[rows] + self.fit_intercept)
 
     def make_objective(self, width=0.0):
-        return LinearObjective(
+        objective = LinearObjective(
             self.make_sums(width),
             self.penalty.l2,
             self.fit_intercept,
             sharp=self.is_smooth,
             alpha_l1=self.penalty.l1,
         )
+        objective.is_quadratic = isinstance(self.loss, SquaredError)
+        return objective
 
     def make_sums(self, width):
         """Return the sums over the rows, kinks rounded over a width; 0 for none."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from sklearn_awsgd._kernels._loop import Costs
 from sklearn_awsgd._linear.fetching import FetchedDraws, FetchedProblem
-from sklearn_awsgd._linear.phases.descent import first_sample_size
+from sklearn_awsgd._linear.phases.descent import CHEAP, first_sample_size
 from sklearn_awsgd._solver.runs import solve
 from sklearn_awsgd._solver.stopping import AdaptiveRate, StopRule, ValidationStop
 from sklearn_awsgd._spaces import ProblemView, RowSpace
@@ -91,13 +91,19 @@ class Draws:
 def first_draws_pay(task):
     """Return whether to start with draws.
 
+    Where the curvature of all rows is cheap, one step solves least squares.
+
     Softmax regression does without where its curvature is not sampled either: on
     digits and on coco's photographs by their rarest label, steps of single rows left
     more for the exact ones to undo than they had gained.
     """
-    if task.n_models == 1 or task.data.is_source or task.penalty.l1 > 0:
+    if task.data.is_source:
         return True
     objective = task.make_objective()
+    if objective.is_quadratic and objective.newton_flops() <= CHEAP:
+        return False
+    if task.n_models == 1 or task.penalty.l1 > 0:
+        return True
     return objective.sample_saves(first_sample_size(objective, exact=False))
 
 
