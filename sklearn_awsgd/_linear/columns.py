@@ -22,7 +22,7 @@ from sklearn_awsgd._linear.objectives import penalized_bound
 
 # Share of the numbers of a sparse matrix from which on all of its columns are copied.
 # Chosen on newsgroups and "wide sparse" of bench_every_loss.py.
-SHARE_COPIED = 0.25
+SHARE_COPIED = 0.5
 # Models of the losses on some columns, sweeps of coordinate descent for each, and
 # trials of a step along its minimiser.
 MOST_MODELS = 50
@@ -166,8 +166,9 @@ class ColumnPoint:
     z: np.ndarray  # predictions
     value: float  # objective, penalties included
     gradient: np.ndarray  # of the smooth part
-    derivatives: np.ndarray
     losses: np.ndarray
+    derivatives: np.ndarray
+    curvatures: np.ndarray
 
 
 class ColumnModel:
@@ -273,20 +274,20 @@ class ColumnModel:
         return combine(rows, numbers[places], v[used], v[-1])
 
     def _value(self, v, z):
-        losses, derivatives = self.loss(self.y, z)
+        of_rows = self.loss.with_curvatures(self.y, z)
         w = v[:-1]
-        value = expectation(losses, self.mass) + self.l1 * np.abs(w).sum()
-        return value + self.l2 / 2 * w @ w, losses, derivatives
+        value = expectation(of_rows[0], self.mass) + self.l1 * np.abs(w).sum()
+        return value + self.l2 / 2 * w @ w, of_rows
 
     def _at(self, rows, numbers, v, z, known=None):
         """Return the ColumnPoint of v with the predictions z."""
-        value, losses, derivatives = known or self._value(v, z)
+        value, (losses, derivatives, curvatures) = known or self._value(v, z)
         slopes = self._p * derivatives
         gradient = np.append(correlate(rows, numbers, slopes), slopes.sum())
         gradient[:-1] += self.l2 * v[:-1]
         if not self.fit_intercept:
             gradient[-1] = 0
-        return ColumnPoint(v, z, value, gradient, derivatives, losses)
+        return ColumnPoint(v, z, value, gradient, losses, derivatives, curvatures)
 
     def _gap(self, here):
         """Return the duality gap, as `LinearObjective` does, of these columns."""
@@ -328,8 +329,8 @@ class ColumnModel:
 
     def _curvatures(self, here):
         """Return the curvature of each row times its P."""
-        h = self.loss.second_derivatives(self.y, here.z)
-        return self._p * np.maximum(h, self.floor * self.loss.smoothness)
+        least = self.floor * self.loss.smoothness
+        return self._p * np.maximum(here.curvatures, least)
 
     def _settle(self, columns, rows, numbers, here):
         """Return the minimum over the coefficients that are not zero.

@@ -58,9 +58,14 @@ def seed_of(task):
         size = norms2 + 1
         size *= a
         some, times = data.blocks.sample(size, MOST_LOOKED_AT, rng)
-        X, y, norms2 = data.blocks.take(some), y[some], norms2[some]
-        a = a[some] * times
-        known = None if known is None else known[some]
+        times *= a[some]
+        if known is None or data.is_source or is_narrow(X):
+            X, y, norms2, a = data.blocks.take(some), y[some], norms2[some], times
+            known = None if known is None else known[some]
+        else:
+            # Rows without weight are passed over sooner than others are copied.
+            a = np.zeros(n)
+            a[some] = times
     elif data.is_source:
         X = X[:]
     a = np.ascontiguousarray(a)
