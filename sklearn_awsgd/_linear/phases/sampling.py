@@ -31,6 +31,7 @@ class Draws:
     batch_size: int = 1  # draws that share one state of the sampler
     counts: np.ndarray | None = None  # draws of each row, added to
     measured: bool = False  # whether costs are measured, not given
+    asked_for: bool = False  # by a sampler that was given, or by counting
 
     @property
     def costs(self):
@@ -88,10 +89,11 @@ class Draws:
         self.sampler.keep(task.number, opened)
 
 
-def first_draws_pay(task):
+def first_draws_pay(task, draws):
     """Return whether to start with draws.
 
-    Where the curvature of all rows is cheap, one step solves least squares.
+    Where the curvature of all rows is cheap, one step solves least squares: then only
+    if somebody asks for draws.
 
     Softmax regression does without where its curvature is not sampled either: on
     digits and on coco's photographs by their rarest label, steps of single rows left
@@ -101,7 +103,7 @@ def first_draws_pay(task):
         return True
     objective = task.make_objective()
     if objective.is_quadratic and objective.newton_flops() <= CHEAP:
-        return False
+        return draws.asked_for
     if task.n_models == 1 or task.penalty.l1 > 0:
         return True
     return objective.sample_saves(first_sample_size(objective, exact=False))
