@@ -3,14 +3,17 @@
 import numbers
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import assert_all_finite, check_array
+from sklearn.utils import assert_all_finite, check_array, check_random_state
 from sklearn.utils import validation as sklearn_validation
 
 from sklearn_awsgd._kernels._rows import Rows, check_places
 
+# Seeded anew for each seed that is a number: to make one takes longer than some fits.
+_random, _random_lock = np.random.RandomState(0), Lock()
 # Where the largest squared norm is less, others may be lost in single precision.
 LEAST_NORM2 = 1e-20
 
@@ -139,6 +142,16 @@ def check_parameters(obj, table, prefix=""):
     """
     for name, kind in table.items():
         kind.check(prefix + name, getattr(obj, name))
+
+
+def draw_seeds(random_state, n):
+    """Return the first n integers that `check_random_state` would draw, an array."""
+    most = np.iinfo(np.int32).max
+    if not isinstance(random_state, numbers.Integral):
+        return check_random_state(random_state).randint(most, size=n)
+    with _random_lock:
+        _random.seed(random_state)
+        return _random.randint(most, size=n)
 
 
 def check_weights(sample_weight, n_samples):

@@ -306,7 +306,7 @@ def test_groups_and_levels_have_names(learning_rate, three_classes, seed):
         (AWSGDClassifier(tol=None, **options), binary, {"yes", "no"}),
         (AWSGDClassifier(tol=None, **options), y, {"a", "b", "c", "rest"}),
         (AWSGDClassifier("multinomial", tol=None, **options), y, {"a", "b", "c"}),
-        (AWSGDRegressor(tol=None, **options), X[:, 0] + X[:, 1] ** 2, {"all"}),
+        (AWSGDRegressor("huber", tol=None, **options), X[:, 0] + X[:, 1] ** 2, {"all"}),
     ]
     for estimator, target, groups in cases:
         # Of few rows, softmax regression draws none on the way to the optimum.

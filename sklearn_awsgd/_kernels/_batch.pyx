@@ -252,6 +252,8 @@ def hessian_diagonal(Rows rows, const double[::1] mass, const double[::1] curvat
     with nogil:
         for i in range(n):
             weight = curvatures[i] * (1.0 / n if mass is None else mass[i])
+            if weight == 0.0:
+                continue
             get_row(rows, i, &row)
             for k in range(row.size):
                 j = k if row.indices == NULL else row.indices[k]

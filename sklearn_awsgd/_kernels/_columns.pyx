@@ -56,7 +56,7 @@ def collect(Rows rows, const Py_ssize_t[::1] which, const int[::1] counts):
     values, indices, indptr : ndarrays
         The columns as the rows of a CSR matrix.
     """
-    cdef Py_ssize_t i, m, j, p = which.shape[0]
+    cdef Py_ssize_t i, m, j, k, n_found, p = which.shape[0]
     cdef int place
     cdef Row row
     indptr = np.zeros(p + 1, dtype=np.int32)
@@ -64,19 +64,27 @@ def collect(Rows rows, const Py_ssize_t[::1] which, const int[::1] counts):
     values, indices = np.empty(indptr[p]), np.empty(indptr[p], dtype=np.int32)
     cdef double[::1] value_view = values
     cdef int[::1] index_view = indices
-    # Where the next number of each column goes; -1 for those that are not copied.
-    cdef int[::1] places = np.full(rows.n_features, -1, dtype=np.int32)
+    # Whether a column is copied, and where its next number goes.
+    cdef unsigned char[::1] wanted = np.zeros(rows.n_features, dtype=np.uint8)
+    cdef int[::1] places = np.empty(rows.n_features, dtype=np.int32)
+    cdef int[::1] found = np.empty(rows.longest + 1, dtype=np.int32)
     for j in range(p):
+        wanted[which[j]] = 1
         places[which[j]] = indptr[j]
     with nogil:
         for i in range(rows.n_rows):
             get_row(rows, i, &row)
+            # Without a branch, which would be foreseen badly.
+            n_found = 0
             for m in range(row.size):
+                found[n_found] = <int> m
+                n_found += wanted[row.indices[m]]
+            for k in range(n_found):
+                m = found[k]
                 place = places[row.indices[m]]
-                if place >= 0:
-                    value_view[place] = row.values[m]
-                    index_view[place] = <int> i
-                    places[row.indices[m]] = place + 1
+                value_view[place] = row.values[m]
+                index_view[place] = <int> i
+                places[row.indices[m]] = place + 1
     return values, indices, indptr
 
 

@@ -91,6 +91,16 @@ cdef class Loss:
                 loss_view[k] = self.evaluate(y[k], z[k], &derivative_view[k])
         return losses, derivatives
 
+    def with_curvatures(self, const double[::1] y, const double[::1] z):
+        """Return losses, derivatives and second derivatives, several at once."""
+        cdef Py_ssize_t n = y.shape[0]
+        losses, derivatives, curvatures = np.empty(n), np.empty(n), np.empty(n)
+        cdef double[::1] values = losses, slopes = derivatives, bends = curvatures
+        if n > 0:
+            with nogil:
+                self.evaluate_many(&y[0], &z[0], n, &values[0], &slopes[0], &bends[0])
+        return losses, derivatives, curvatures
+
     def rounded(self, double width):
         """Return a smooth loss, above this one by at most ``2 log(2) width``."""
         return self

@@ -3,11 +3,11 @@
 import copy
 from abc import ABCMeta, abstractmethod
 from time import perf_counter
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
@@ -34,6 +34,7 @@ from sklearn_awsgd._validation import (
     check_costs,
     check_parameters,
     check_weights,
+    draw_seeds,
     is_source,
     mean_weight,
     unchanged_on_failure,
@@ -41,6 +42,9 @@ from sklearn_awsgd._validation import (
 )
 from sklearn_awsgd.samplers import LevelSampler, StrataSampler, UniformSampler
 from sklearn_awsgd.samplers.base import resolve_sampler
+
+# Of each class, the parameters of its last fit.
+_checked = WeakKeyDictionary()
 
 
 class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
@@ -313,10 +317,10 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
         return Penalty(alpha * l1_ratio, alpha - alpha * l1_ratio)
 
     def _check_params(self):
-        # Those that have been checked need no second look.
+        # Values that were right in the last fit of the class need no second look.
         table = {"loss": Options(*self._losses), **self._parameters}
         values = {name: getattr(self, name) for name in table}
-        known = vars(self).get("_checked_parameters", {})
+        known = _checked.get(type(self), {})
         new = [name for name in table if values[name] is not known.get(name, self)]
         check_parameters(self, {name: table[name] for name in new})
         if self.penalty == "elasticnet" and self.l1_ratio is None:
@@ -329,7 +333,7 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
                 "learning_rate='optimal' divides by alpha, got alpha=0; give a "
                 "positive alpha or choose another learning_rate."
             )
-        self._checked_parameters = values
+        _checked[type(self)] = values
 
     def _make_sampler(self, strata, *, streaming=False, time_aware=False):
         """Return a copy of the setting that the parameter `sampler` stands for."""
@@ -360,8 +364,7 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
     def _start(self, data, targets):
         """Set up what outlives a call: states, random streams, history."""
         self._set_eta0(data, targets)
-        random_state = check_random_state(self.random_state)
-        seeds = random_state.randint(np.iinfo(np.int32).max, size=len(targets))
+        seeds = draw_seeds(self.random_state, len(targets))
         self._generators = [np.random.PCG64(seed) for seed in seeds]
         self._history = Log()
         self._stream_weights = _data.StreamWeights()

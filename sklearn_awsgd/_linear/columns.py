@@ -17,21 +17,21 @@ from sklearn_awsgd._kernels._columns import (
 )
 from sklearn_awsgd._kernels._newton import Cholesky
 from sklearn_awsgd._kernels._rows import Rows
-from sklearn_awsgd._linear.curvature import add_penalty, expectation
+from sklearn_awsgd._linear.curvature import expectation
 from sklearn_awsgd._linear.objectives import penalized_bound
 
 # Share of the numbers of a sparse matrix from which on all of its columns are copied.
 # Chosen on newsgroups and "wide sparse" of bench_every_loss.py.
-SHARE_COPIED = 0.25
+SHARE_COPIED = 0.5
 # Models of the losses on some columns, sweeps of coordinate descent for each, and
 # trials of a step along its minimiser.
 MOST_MODELS = 50
-MOST_SWEEPS = 200
+MOST_SWEEPS = 60
 STEP_TRIALS = 8
-# Where a model leaves so much of the largest slope, or so many times as many
-# coefficients as rows are not zero, a matrix of their curvature does it, of so many at
-# most. Chosen on the set "genes" of bench_every_loss.py and on cases of
-# tests/tools/fuzz.py.
+# Where these sweeps do not solve a model, or it leaves so much of the largest slope, or
+# so many times as many coefficients as rows are not zero, a matrix of their curvature
+# does it, of so many at most. Chosen on the sets "genes" and "chain" of
+# bench_every_loss.py and on cases of tests/tools/fuzz.py.
 SLOW_MODEL = 0.5
 MANY_COEFFICIENTS = 2
 MOST_SETTLED = 300
@@ -166,8 +166,9 @@ class ColumnPoint:
     z: np.ndarray  # predictions
     value: float  # objective, penalties included
     gradient: np.ndarray  # of the smooth part
-    derivatives: np.ndarray
     losses: np.ndarray
+    derivatives: np.ndarray
+    curvatures: np.ndarray
 
 
 class ColumnModel:
@@ -240,14 +241,14 @@ class ColumnModel:
             if violation <= slack or self._gap(here) <= bound:
                 break
             flat = max(PRECISION * violation, slack / 4)
-            step = self._model_step(rows, numbers, here, bound, flat)
+            step, is_solved = self._model_step(rows, numbers, here, bound, flat)
             new = self._along(rows, numbers, here, step)
             if new is not None:
                 self.floor = max(self.floor / 8, LEAST_CURVATURE)
                 before, here = here.value, new
                 crawls = self._violation(new) > SLOW_MODEL * violation
                 n_used = np.count_nonzero(new.v[:-1])
-                if crawls or n_used > MANY_COEFFICIENTS * len(self.y):
+                if crawls or not is_solved or n_used > MANY_COEFFICIENTS * len(self.y):
                     here = self._settle(columns, rows, numbers, new)
                 if crawls and before - here.value <= STALLED * bound:
                     # What is left is rounding.
@@ -273,20 +274,20 @@ class ColumnModel:
         return combine(rows, numbers[places], v[used], v[-1])
 
     def _value(self, v, z):
-        losses, derivatives = self.loss(self.y, z)
+        of_rows = self.loss.with_curvatures(self.y, z)
         w = v[:-1]
-        value = expectation(losses, self.mass) + self.l1 * np.abs(w).sum()
-        return value + self.l2 / 2 * w @ w, losses, derivatives
+        value = expectation(of_rows[0], self.mass) + self.l1 * np.abs(w).sum()
+        return value + self.l2 / 2 * w @ w, of_rows
 
     def _at(self, rows, numbers, v, z, known=None):
         """Return the ColumnPoint of v with the predictions z."""
-        value, losses, derivatives = known or self._value(v, z)
+        value, (losses, derivatives, curvatures) = known or self._value(v, z)
         slopes = self._p * derivatives
         gradient = np.append(correlate(rows, numbers, slopes), slopes.sum())
         gradient[:-1] += self.l2 * v[:-1]
         if not self.fit_intercept:
             gradient[-1] = 0
-        return ColumnPoint(v, z, value, gradient, derivatives, losses)
+        return ColumnPoint(v, z, value, gradient, losses, derivatives, curvatures)
 
     def _gap(self, here):
         """Return the duality gap, as `LinearObjective` does, of these columns."""
@@ -314,7 +315,7 @@ class ColumnModel:
             size = expectation(np.abs(here.derivatives), self.mass)
             level = max(share * size / 8, PRECISION * abs(here.gradient[-1]))
             level = max(level, 1e-15 * size)
-        step, _ = minimize_by_columns(
+        step, n_sweeps = minimize_by_columns(
             rows,
             numbers,
             h,
@@ -324,51 +325,55 @@ class ColumnModel:
             (flat, level),
             MOST_SWEEPS,
         )
-        return step
+        return step, n_sweeps < MOST_SWEEPS
 
     def _curvatures(self, here):
         """Return the curvature of each row times its P."""
-        h = self.loss.second_derivatives(self.y, here.z)
-        return self._p * np.maximum(h, self.floor * self.loss.smoothness)
+        least = self.floor * self.loss.smoothness
+        return self._p * np.maximum(here.curvatures, least)
 
     def _settle(self, columns, rows, numbers, here):
         """Return the minimum over the coefficients that are not zero.
 
         Coordinate descent knows which these are long before it knows their values,
-        where columns go together. Here the matrix of their curvature tells; one that
-        would change its sign becomes zero, and the others go on.
+        where columns go together. Here the matrix of their curvature tells: that of one
+        factorisation, with a multiplier for each that would change its sign and becomes
+        zero.
         """
-        used = np.append(np.flatnonzero(here.v[:-1]), len(numbers))
+        used = np.flatnonzero(here.v[:-1])
         if len(used) > MOST_SETTLED:
             return here
-        gram = weighted_gram(columns[numbers[used[:-1]]], self._curvatures(here))
-        add_penalty(np.einsum("ii->i", gram), self.l2, self.fit_intercept)
-        kept = np.ones(len(used), dtype=bool)
-        kept[-1] = self.fit_intercept
-        while kept[:-1].any():
-            left = used[kept]
-            is_column = left < len(numbers)
-            slopes = here.gradient[left] + self.l1 * np.sign(here.v[left]) * is_column
-            try:
-                # Columns may be the same: its diagonal is enlarged a little.
-                move = -Cholesky(gram[np.ix_(kept, kept)])(slopes)
-            except LinAlgError:
-                return here
-            crosses = is_column & (here.v[left] * (here.v[left] + move) <= 0)
-            room = np.where(crosses, here.v[left] / np.where(crosses, -move, 1), np.inf)
-            first = np.argmin(room)
-            step = np.zeros_like(here.v)
-            step[left] = min(room[first], 1.0) * move
-            if crosses[first]:
-                step[left[first]] = -here.v[left[first]]
-            new = self._along(rows, numbers, here, step)
-            if new is None:
-                return here
-            here = new
-            if not crosses[first] or here.v[left[first]] != 0:
-                return here
-            kept[np.flatnonzero(kept)[first]] = False
-        return here
+        gram = weighted_gram(columns[numbers[used]], self._curvatures(here))
+        np.einsum("ii->i", gram)[:-1] += self.l2
+        size = len(used) + self.fit_intercept
+        used = np.append(used, len(numbers))[:size]
+        v, move, zeroed = here.v[used], np.zeros(size), []
+        signs = np.where(used < len(numbers), np.sign(v), 0.0)
+        try:
+            # Columns may be the same: its diagonal is enlarged a little.
+            solve = Cholesky(gram[:size, :size])
+            newton = -solve(here.gradient[used] + self.l1 * signs)
+            columns = np.empty((size, 0))
+            while True:
+                end = newton
+                if zeroed:
+                    lacking = -(v + newton)[zeroed]
+                    end = newton + columns @ np.linalg.solve(columns[zeroed], lacking)
+                    end[zeroed] = -v[zeroed]
+                crosses = signs * (v + end) < 0
+                if not crosses.any():
+                    break
+                shares = np.where(crosses, v + move, np.inf)
+                shares[crosses] /= (move - end)[crosses]
+                first = np.argmin(shares)
+                move += shares[first] * (end - move)
+                zeroed.append(first)
+                columns = np.column_stack([columns, solve(np.eye(size)[first])])
+        except LinAlgError:
+            return here
+        step = np.zeros_like(here.v)
+        step[used] = end
+        return self._along(rows, numbers, here, step) or here
 
     def _violation(self, here):
         """Return the largest distance of a slope from where it has to be."""

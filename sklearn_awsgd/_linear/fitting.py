@@ -111,6 +111,7 @@ def train_problems(
             estimator.batch_size,
             counts[task.number],
             measured,
+            estimator.sampler != "auto" or estimator.count_draws,
         )
         with watch.problem(task) as (progress, own_budget):
             log = Log(task.number, data.total, progress, data.pass_cost)

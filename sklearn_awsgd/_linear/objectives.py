@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg.blas import dasum
 
 from sklearn_awsgd._kernels import _newton
 from sklearn_awsgd._linear.curvature import (
@@ -47,6 +48,8 @@ class Objective(ABC):
         Whether the curvature holds beyond the next kink of the loss.
     has_jumps : bool
         Whether the curvature of the loss has jumps.
+    is_quadratic : bool
+        Whether it is the same everywhere.
     rows_per_column : int
         Rows of the first curvature sample for each column, at least.
     curvature : ndarray of shape (n_columns, n_columns) or None
@@ -57,6 +60,7 @@ class Objective(ABC):
     rows_per_column = 12
     has_jumps = False
     curvature = None
+    is_quadratic = False
 
     @abstractmethod
     def __call__(self, v):
@@ -144,7 +148,7 @@ class LinearObjective(Objective):
                 self.mix_dual(*_newton.dual_point(gradients, sums, self.fit_intercept))
             gap = value - self.lower_bound()
         if self.alpha_l1 > 0:
-            gap += self.alpha_l1 * np.abs(v[:-1]).sum()
+            gap += self.alpha_l1 * dasum(v[:-1])
         return Evaluation(v, value, gradient, gap, curvatures)
 
     def mix_dual(self, value, mean):
@@ -218,12 +222,12 @@ def penalized_bound(value, mean, l1, l2):
     """
     if value <= 0:
         return 0.0
-    size = np.abs(mean)
-    largest = size.max(initial=0.0)
+    largest = max(mean.max(initial=0.0), -mean.min(initial=0.0))
     if largest <= l1:
         return value
     if l2 == 0:
         return value * l1 / largest
+    size = np.abs(mean)
     size = np.sort(size[size > l1])[::-1]
     # The derivative in s falls; with the k largest beyond l1 it is zero at s[k].
     squares, sums = np.cumsum(size**2), np.cumsum(size)

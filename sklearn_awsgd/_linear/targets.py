@@ -97,7 +97,9 @@ class RealTarget(Target):
 
 def check_real_targets(y):
     """Return the targets as a float64 vector whose squares are finite and not lost."""
-    y = column_or_1d(y).astype(np.float64, copy=False)
+    if not (type(y) is np.ndarray and y.ndim == 1):
+        y = column_or_1d(y)
+    y = np.ascontiguousarray(y, dtype=np.float64)
     largest = np.abs(y).max()
     for wrong, what in (
         (largest > LARGEST_TARGET, "large that their squares overflow"),

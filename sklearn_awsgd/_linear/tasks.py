@@ -16,6 +16,7 @@ from sklearn_awsgd._kernels._losses import (
     Loss,
     ModifiedHuber,
     SquaredEpsilonInsensitive,
+    SquaredError,
     SquaredHinge,
 )
 from sklearn_awsgd._kernels._rows import Rows
@@ -241,7 +242,7 @@ class LinearTask(Task):
         return derivatives**2 * (self.data.norms2[rows] + self.fit_intercept)
 
     def make_objective(self, width=0.0):
-        return LinearObjective(
+        objective = LinearObjective(
             self.make_sums(width),
             self.penalty.l2,
             self.fit_intercept,
@@ -249,6 +250,8 @@ class LinearTask(Task):
             alpha_l1=self.penalty.l1,
             has_jumps=self.has_jumps,
         )
+        objective.is_quadratic = isinstance(self.loss, SquaredError)
+        return objective
 
     def make_sums(self, width):
         """Return the sums over the rows, kinks rounded over a width; 0 for none."""

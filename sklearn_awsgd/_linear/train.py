@@ -100,7 +100,8 @@ def train_to_optimum(task, draws, budget, log):
         elif budget.max_passes > 1 and suits_dual_steps(task):
             outcome, report = take_softmax_steps(task, budget, log)
         elif cost > CHEAP_SPAN and not needs_working_set(task):
-            if first_draws_pay(task):
+            # A single pass is no more than a look at where an exact step begins.
+            if budget.max_passes == 1 or first_draws_pay(task, draws):
                 outcome = sample_first(task, draws, budget, log)
         if task.data.is_source:
             descend_on_kept_rows(task, budget.after(outcome.n_iter))

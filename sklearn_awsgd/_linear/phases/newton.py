@@ -190,7 +190,8 @@ class NewtonDirection(Direction):
         self.gained = here.value - new.value
         if self.exact or self.floor > 0:
             self.floor = self.floor / 16 if self.floor > 1 / 16 else 0.0
-            self._start_anew(new, trail)
+            if not self.objective.is_quadratic:
+                self._start_anew(new, trail)
             return new
         self.inverse.update(new.v - here.v, new.gradient - here.gradient)
         if self.inverse.rough and new.value < self._renewal * self.value_sampled:

@@ -6,7 +6,7 @@ import numpy as np
 
 from sklearn_awsgd._kernels._loop import Costs
 from sklearn_awsgd._linear.fetching import FetchedDraws, FetchedProblem
-from sklearn_awsgd._linear.phases.descent import first_sample_size
+from sklearn_awsgd._linear.phases.descent import CHEAP, first_sample_size
 from sklearn_awsgd._solver.runs import solve
 from sklearn_awsgd._solver.stopping import AdaptiveRate, StopRule, ValidationStop
 from sklearn_awsgd._spaces import ProblemView, RowSpace
@@ -31,6 +31,7 @@ class Draws:
     batch_size: int = 1  # draws that share one state of the sampler
     counts: np.ndarray | None = None  # draws of each row, added to
     measured: bool = False  # whether costs are measured, not given
+    asked_for: bool = False  # by a sampler that was given, or by counting
 
     @property
     def costs(self):
@@ -88,16 +89,23 @@ class Draws:
         self.sampler.keep(task.number, opened)
 
 
-def first_draws_pay(task):
+def first_draws_pay(task, draws):
     """Return whether to start with draws.
+
+    Where the curvature of all rows is cheap, one step solves least squares: then only
+    if somebody asks for draws.
 
     Softmax regression does without where its curvature is not sampled either: on
     digits and on coco's photographs by their rarest label, steps of single rows left
     more for the exact ones to undo than they had gained.
     """
-    if task.n_models == 1 or task.data.is_source or task.penalty.l1 > 0:
+    if task.data.is_source:
         return True
     objective = task.make_objective()
+    if objective.is_quadratic and objective.newton_flops() <= CHEAP:
+        return draws.asked_for
+    if task.n_models == 1 or task.penalty.l1 > 0:
+        return True
     return objective.sample_saves(first_sample_size(objective, exact=False))
 
 

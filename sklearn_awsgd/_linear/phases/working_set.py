@@ -9,6 +9,7 @@ The constants were chosen on newsgroups (``benchmarks/bench_every_loss.py``).
 """
 
 import numpy as np
+from scipy.linalg.blas import dasum
 
 from sklearn_awsgd._linear.phases.descent import Direction, Proposal
 from sklearn_awsgd._linear.phases.proximal import add_l1_penalty
@@ -63,27 +64,29 @@ class WorkingSetDirection(Direction):
         if here.gap <= self.goal * scale:
             return Proposal(np.zeros_like(here.v), 0.0, scale, here.gap, here.gap)
         bound = max(SHARE_OF_GAP * here.gap, SHARE_OF_GOAL * self.goal * scale)
-        slopes = np.abs(here.gradient[:-1])
+        used, slopes = np.flatnonzero(here.v[:-1]), np.abs(here.gradient[:-1])
         # A weak penalty is approached from above: at once, nearly all coefficients
         # would leave zero before any of them is what it has to be.
         l1 = max(self.alpha_l1, SHARE_OF_LARGEST * slopes.max())
         # What the columns that were left out lack is not worth more precision.
-        slack = SHARE_OF_SLOPE * (slopes[here.v[:-1] == 0].max(initial=0.0) - l1)
-        which = self._choose(here, SHARE_OF_PENALTY * l1)
+        slopes[used] = 0.0
+        slack = SHARE_OF_SLOPE * (slopes.max() - l1)
+        which = self._choose(used, slopes, SHARE_OF_PENALTY * l1)
         v, value = self.model.minimize(here, which, l1, bound, slack)
-        value -= (l1 - self.alpha_l1) * np.abs(v[:-1]).sum()
+        value -= (l1 - self.alpha_l1) * dasum(v[:-1])
         return Proposal(v - here.v, value - here.value, scale, here.gap, here.gap)
 
-    def _choose(self, here, least):
-        """Return the features to minimise over, sorted; slopes are `least` at least."""
-        w, size = here.v[:-1], np.abs(here.gradient[:-1])
-        n_used = np.count_nonzero(w)
-        n_added = max(FEWEST_ADDED, int(SHARE_ADDED * n_used))
-        n_added = min(n_added, max(self.model.most_columns - n_used, 0))
-        others = np.flatnonzero((w == 0) & (size >= least))
+    def _choose(self, used, slopes, least):
+        """Return the features to minimise over, sorted; slopes are `least` at least.
+
+        Those that are used have slopes of zero.
+        """
+        n_added = max(FEWEST_ADDED, int(SHARE_ADDED * len(used)))
+        n_added = min(n_added, max(self.model.most_columns - len(used), 0))
+        others = np.flatnonzero(slopes >= least)
         if len(others) > n_added:
-            others = others[np.argpartition(-size[others], n_added)[:n_added]]
-        return np.sort(np.append(np.flatnonzero(w), others))
+            others = others[np.argpartition(-slopes[others], n_added)[:n_added]]
+        return np.sort(np.append(used, others))
 
     def is_lost(self, here, new, proposal, length):
         # The gap decides, unless nothing is asked of it.

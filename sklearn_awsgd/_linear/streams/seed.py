@@ -50,7 +50,7 @@ def seed_of(task):
     if data.mass is not None:
         a = data.mass * (n * data.total)
     X, y, norms2 = data.X, task.target.values, data.norms2
-    known = None if has_lines else task.row_curvatures
+    known, h = None if has_lines else task.row_curvatures, None
     # Making a generator takes longer than all the rest of a small task.
     rng = np.random.default_rng(0) if n > FEWEST_ROWS else None
     # To take most of the rows would cost more than to look at all.
@@ -58,14 +58,21 @@ def seed_of(task):
         size = norms2 + 1
         size *= a
         some, times = data.blocks.sample(size, MOST_LOOKED_AT, rng)
-        X, y, norms2 = data.blocks.take(some), y[some], norms2[some]
-        a = a[some] * times
-        known = None if known is None else known[some]
+        times *= a[some]
+        del size
+        if known is None or data.is_source or is_narrow(X):
+            X, y, norms2, a = data.blocks.take(some), y[some], norms2[some], times
+            known = None if known is None else known[some]
+        else:
+            # Rows without weight are passed over sooner than others are copied.
+            h = np.zeros(n)
+            h[some] = times * known[some]
     elif data.is_source:
         X = X[:]
-    a = np.ascontiguousarray(a)
     v = task.parameters().reshape(task.n_models, -1)
-    h = _curvatures(problem, X, y, a, v) if known is None else a * known
+    if h is None:
+        a = np.ascontiguousarray(a)
+        h = _curvatures(problem, X, y, a, v) if known is None else a * known
     if task.n_models > 1:
         # Half of the trace is what a class has at most.
         return _diagonal(X, h / 2), v, float(n)
@@ -93,4 +100,4 @@ def _curvatures(problem, X, y, a, v):
 
 
 def _diagonal(X, h):
-    return _batch.hessian_diagonal(Rows(X), h, np.ones(len(h)))
+    return len(h) * _batch.hessian_diagonal(Rows(X), None, h)
