@@ -12,6 +12,7 @@ from scipy.special import logsumexp
 from sklearn.base import clone
 
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
+
 # Its minimum is no model, but one that can be computed.
 pytestmark = pytest.mark.filterwarnings("ignore:loss='perceptron':UserWarning")
 

@@ -16,6 +16,7 @@ from sklearn_awsgd.partitions import Partition, fit_partitions
 # Its minimum is no model, but one that can be computed.
 pytestmark = pytest.mark.filterwarnings("ignore:loss='perceptron':UserWarning")
 
+
 def cut(X, y, sample_weight=None, bounds=(150, 150, 320)):
     """Return partitions of unequal size; between equal bounds there is an empty one."""
     edges = [0, *bounds, X.shape[0]]

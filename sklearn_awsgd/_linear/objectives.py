@@ -58,9 +58,8 @@ class Objective(ABC):
     """
 
     rows_per_column = 12
-    has_jumps = False
+    has_jumps = is_quadratic = False
     curvature = None
-    is_quadratic = False
 
     @abstractmethod
     def __call__(self, v):
@@ -115,15 +114,11 @@ class LinearObjective(Objective):
     alpha_l1 : float, default=0.0
         Strength of an l1 penalty, which is no part of the value and the gradient, but
         of what the bound of the suboptimality is for.
-    has_jumps : bool, default=False
-        Whether the curvature of the loss has jumps.
     """
 
-    def __init__(
-        self, sums, alpha, fit_intercept, sharp=True, alpha_l1=0.0, has_jumps=False
-    ):
+    def __init__(self, sums, alpha, fit_intercept, sharp=True, alpha_l1=0.0):
         self.sums, self.alpha, self.fit_intercept = sums, alpha, fit_intercept
-        self.sharp, self.alpha_l1, self.has_jumps = sharp, alpha_l1, has_jumps
+        self.sharp, self.alpha_l1 = sharp, alpha_l1
         self.n_samples, self.n_columns = sums.n_samples, sums.n_columns
         self.n_nonzero = sums.n_nonzero
         # The best dual point so far, or its bound with an l1 penalty: see `mix_dual`.

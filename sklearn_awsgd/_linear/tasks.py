@@ -248,8 +248,8 @@ class LinearTask(Task):
             self.fit_intercept,
             sharp=self.is_smooth,
             alpha_l1=self.penalty.l1,
-            has_jumps=self.has_jumps,
         )
+        objective.has_jumps = self.has_jumps
         objective.is_quadratic = isinstance(self.loss, SquaredError)
         return objective
 
