@@ -239,6 +239,22 @@ FOUND = [
         fit_intercept=False,
         max_iter=20,
     ),
+    # Where nothing bounds them, steps were so long that signs were lost.
+    Case(
+        seed=83,
+        n_rows=83,
+        n_columns=60,
+        n_classes=3,
+        share=0.1,
+        density=0.1,
+        columns="spread",
+        layout="strided",
+        weights="spread",
+        noise=0.0,
+        loss="hinge",
+        penalty=None,
+        tol=1e-8,
+    ),
 ]
 
 

@@ -39,7 +39,8 @@ def l1_change(w, step):
     which the last digits of a solution are made, would be lost.
     """
     after = w + step
-    stays = w * after > 0
+    # Products of signs: those of numbers may be out of range.
+    stays = np.sign(w) * np.sign(after) > 0
     return np.where(stays, np.sign(w) * step, np.abs(after) - np.abs(w)).sum()
 
 
