@@ -62,7 +62,9 @@ class ProximalDirection(Direction):
 
     def propose(self, here, trail):
         step, last_gain = self._minimize_model(here)
-        slope = here.gradient @ step + self.alpha_l1 * l1_change(here.v[:-1], step[:-1])
+        slope = here.gradient @ step
+        if self.alpha_l1 > 0:
+            slope += self.alpha_l1 * l1_change(here.v[:-1], step[:-1])
         scale = max(abs(here.value), 1e-300)
         # With curvature added, and between kinks, a model promises too little.
         sure = self.floor == 0 and self.objective.sharp
