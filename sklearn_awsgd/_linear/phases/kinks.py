@@ -70,8 +70,12 @@ class _Recorder:
 
     def __call__(self, there, n_passes):
         """Record a pass."""
-        if self.best is None or there.value <= self.best.value:
+        above = 0.0 if self.best is None else there.value - self.best.value
+        if above <= 0:
             self.best = there
+        elif there.gap < self.best.gap + above:
+            # What bounds the minimum from there bounds it from here too.
+            self.best = replace(self.best, gap=max(there.gap - above, 0.0))
         self.log.add_exact(
             self.n_draws + (self.n_before + n_passes) * self.task.n_samples,
             self.best.value,
