@@ -11,7 +11,7 @@ from sklearn_awsgd import (
     MinVarianceImportanceEstimator,
     matrix_from_entries,
 )
-from sklearn_awsgd.samplers import StrataSampler
+from sklearn_awsgd.samplers import NormSampler, StrataSampler
 
 
 def factorize(X, weight, **options):
@@ -269,3 +269,20 @@ def test_large_class_weights_do_not_overflow_in_single_precision(rng):
         for rows in (X, X.astype(np.float64))
     )
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "label", "level", NormSampler()])
+@pytest.mark.parametrize("loss", ["log_loss", "hinge"])
+@pytest.mark.parametrize("rate", ["auto", "adagrad"])
+def test_weights_of_any_size_beside_each_other(rate, loss, sampler, rng):
+    """Rows of no weight to speak of are not there: one over it would overflow."""
+    X = rng.standard_normal((2000, 5))
+    y = (X[:, 0] + rng.logistic(size=2000) > 0).astype(int)
+    weight = 10.0 ** rng.uniform(-300, 300, size=2000)
+    clf = AWSGDClassifier(loss, sampler=sampler, learning_rate=rate, alpha=1e-3)
+    clf.set_params(max_iter=20, tol=None, random_state=0)
+    clf.fit(X, y, sample_weight=weight)
+    there = weight > 1e-140 * weight.sum()
+    expected = clone(clf).fit(X, y, sample_weight=np.where(there, weight, 0))
+    np.testing.assert_array_equal(clf.coef_, expected.coef_)
+    assert clf.coef_.any()
