@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn_awsgd._kernels._losses import EpsilonInsensitive, Hinge
 
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
@@ -78,6 +80,26 @@ def test_most_rows_are_not_looked_at_in_most_passes(tol, monkeypatch):
     assert found[-1] < len(y) / 4
     some, every = (model.history_["objective"][-1] for model in models)
     assert_allclose(some, every, rtol=tol)
+
+
+@pytest.mark.parametrize("reach", [0.5, 0.01])
+def test_rows_that_were_missed_are_found(reach, monkeypatch):
+    """Too few rows are active at first: what they leave out is seen, or told."""
+    X, y = rare()
+    model = AWSGDClassifier("hinge", penalty="l1", alpha=1e-3, tol=1e-4, random_state=0)
+    expected = model.fit(X, y).history_["objective"][-1]
+    monkeypatch.setattr(kinks, "REACH", reach)
+    monkeypatch.setattr(kinks, "ACTIVE_PER_COLUMN", 1)
+    found = count_active(monkeypatch)
+    model.fit(X, y)
+    # More of them where others had left their lines.
+    assert max(np.diff(found)) > len(y) / 2
+    assert model.history_["objective"][-1] <= expected * (1 + 1e-4)
+    short = clone(model).set_params(max_iter=30)
+    with pytest.warns(ConvergenceWarning, match="tol=0.0001 was not reached"):
+        short.fit(X, y)
+    excess = short.history_["objective"][-1] - expected
+    assert 1e-4 * expected < excess <= short.duality_gap_[0]
 
 
 def test_residuals_next_to_a_kink(monkeypatch):

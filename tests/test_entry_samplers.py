@@ -292,6 +292,28 @@ def test_two_way_sgd_matches_the_twin():
     )
 
 
+@pytest.mark.parametrize("update", ["moments", "sgd"])
+@pytest.mark.parametrize("kind", ["dense", "missing"])
+def test_draws_that_wait_follow_the_distribution(kind, update):
+    """Numbers that are left stand for what a sampler draws that begins now."""
+    entries, _ = make_entries(kind)
+    setting = RowColumnSampler(update=update, forgetting=0.05, mixing=0.2)
+    sampler, state = make_sampler(entries, update=update, mixing=0.2)
+    generator = np.random.PCG64(0)
+    for n_points in (40, 3, 5, 7, 100, 1, 17):
+        new = type(sampler)(
+            copy.deepcopy(generator), entries, copy.deepcopy(state), setting
+        )
+        expected = new.draw_points(n_points)
+        points = feed(sampler, gradient_sizes(), n_points)
+        sampler.settle()
+        for name in ("i", "j", "origin"):
+            np.testing.assert_array_equal(points[name], expected[name])
+        np.testing.assert_allclose(points["q"], expected["q"], rtol=1e-12)
+        # Each draw has two numbers.
+        generator.advance(2 * n_points)
+
+
 @pytest.mark.parametrize("kind", ["dense", "missing"])
 def test_moments_find_the_best_distribution(kind):
     # The second moment sum g^2 / q of the learned distribution comes close to the

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import sparse, stats
+from sklearn.base import clone
 
 from sklearn_awsgd import (
     AWSGDClassifier,
@@ -10,7 +11,7 @@ from sklearn_awsgd import (
     MinVarianceImportanceEstimator,
     matrix_from_entries,
 )
-from sklearn_awsgd.samplers import StrataSampler
+from sklearn_awsgd.samplers import NormSampler, StrataSampler
 
 
 def factorize(X, weight, **options):
@@ -221,3 +222,67 @@ def test_the_name_of_a_column_is_no_strata():
     model = MinVarianceImportanceEstimator(None, absolute)
     with pytest.raises(TypeError, match=r"strata='town' is a text.*X\['town'\]"):
         model.fit(np.zeros((9, 1)), np.zeros(9), strata="town")
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("rate", ["auto", "adagrad"])
+def test_rows_next_to_the_largest_of_single_precision(layout, rate, rng):
+    """They are summed up in double precision, without a warning."""
+    X = np.clip(rng.standard_normal((400, 5)), -1, 1)
+    y = (X[:, 0] > 0).astype(int)
+    clf = AWSGDClassifier(learning_rate=rate, max_iter=3, tol=None, random_state=0)
+    found, expected = (
+        clone(clf).fit(layout((3e38 * X).astype(np.float32)).astype(dtype), y).coef_
+        for dtype in (np.float32, np.float64)
+    )
+    np.testing.assert_allclose(
+        found, expected.astype(np.float32), rtol=1e-3, atol=1e-44
+    )
+    assert found.any()
+
+
+@pytest.mark.parametrize("n_columns", [5, 300])
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("loss", ["log_loss", "multinomial"])
+def test_streams_of_large_rows_of_single_precision(loss, layout, n_columns, rng):
+    """The squares of a chunk have no room for their sum in single precision."""
+    X = np.clip(rng.standard_normal((400, n_columns)), -1, 1)
+    y = np.digitize(X[:, 0], [-0.5, 0.5][: 1 + (loss == "multinomial")])
+    X = layout((7e18 / n_columns**0.5 * X).astype(np.float32))
+    found, expected = (
+        AWSGDClassifier(loss, random_state=0)
+        .partial_fit(rows, y, classes=np.unique(y))
+        .coef_
+        for rows in (X, X.astype(np.float64))
+    )
+    np.testing.assert_allclose(found, expected.astype(np.float32), rtol=1e-3)
+
+
+def test_large_class_weights_do_not_overflow_in_single_precision(rng):
+    """A stream begins with rows that are drawn by their weights and norms."""
+    X = rng.standard_normal((20_000, 4)).astype(np.float32)
+    y = (X[:, 0] + rng.standard_normal(20_000) > 0).astype(int)
+    clf = AWSGDClassifier("hinge", random_state=0, alpha=1e97)
+    clf.set_params(class_weight={0: 1e100, 1: 1e100})
+    found, expected = (
+        clone(clf).fit(rows, y).partial_fit(rows[:500], y[:500]).coef_
+        for rows in (X, X.astype(np.float64))
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "label", "level", NormSampler()])
+@pytest.mark.parametrize("loss", ["log_loss", "hinge"])
+@pytest.mark.parametrize("rate", ["auto", "adagrad"])
+def test_weights_of_any_size_beside_each_other(rate, loss, sampler, rng):
+    """Rows of no weight to speak of are not there: one over it would overflow."""
+    X = rng.standard_normal((2000, 5))
+    y = (X[:, 0] + rng.logistic(size=2000) > 0).astype(int)
+    weight = 10.0 ** rng.uniform(-300, 300, size=2000)
+    clf = AWSGDClassifier(loss, sampler=sampler, learning_rate=rate, alpha=1e-3)
+    clf.set_params(max_iter=20, tol=None, random_state=0)
+    clf.fit(X, y, sample_weight=weight)
+    there = weight > 1e-140 * weight.sum()
+    expected = clone(clf).fit(X, y, sample_weight=np.where(there, weight, 0))
+    np.testing.assert_array_equal(clf.coef_, expected.coef_)
+    assert clf.coef_.any()

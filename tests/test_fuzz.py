@@ -225,6 +225,36 @@ FOUND = [
         alpha=1e-12,
         max_iter=500,
     ),
+    # Out of passes between the pieces of a loss, where Newton's decrement was small.
+    Case(
+        seed=119,
+        n_rows=119,
+        n_columns=8,
+        share=0.3,
+        density=0.1,
+        layout="unsorted",
+        noise=0.0,
+        loss="modified_huber",
+        alpha=1e-9,
+        fit_intercept=False,
+        max_iter=20,
+    ),
+    # Where nothing bounds them, steps were so long that signs were lost.
+    Case(
+        seed=83,
+        n_rows=83,
+        n_columns=60,
+        n_classes=3,
+        share=0.1,
+        density=0.1,
+        columns="spread",
+        layout="strided",
+        weights="spread",
+        noise=0.0,
+        loss="hinge",
+        penalty=None,
+        tol=1e-8,
+    ),
 ]
 
 

@@ -241,6 +241,17 @@ def test_every_row_can_be_drawn_after_thousands_of_moves(mass, seed, rng):
     check_frequencies(counts, 40_000 * case.P * case.kernel.densities())
 
 
+@pytest.mark.parametrize("norm2", [np.nan, np.inf, 0.0])
+def test_gradients_that_are_no_numbers_leave_rows_in_their_group(norm2, seed):
+    """The loop ends by them, but not before the sampler has seen them."""
+    case = Case(LevelSampler(), seed)
+    before = case.kernel.row_strata() // N_LEVELS
+    points = case.kernel.draw_points(64)
+    points["norm2"] = norm2
+    case.kernel.observe_points(points)
+    np.testing.assert_array_equal(case.kernel.row_strata() // N_LEVELS, before)
+
+
 def test_a_batch_larger_than_the_queue_of_moves(seed, rng):
     case = Case(LevelSampler(), seed)
     case.observe_random(10_000, rng)

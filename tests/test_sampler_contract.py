@@ -169,6 +169,24 @@ def test_draws_have_the_densities_they_say(name):
     assert pvalue > 1e-4
 
 
+@pytest.mark.parametrize("name", ["label", "level", "norm"])
+def test_norms_in_single_precision_draw_the_same_rows(name, rng):
+    """Probabilities of many rows are not added up in single precision."""
+    n_rows = 200_000
+    norms2 = rng.exponential(size=n_rows).astype(np.float32)
+    groups = (np.arange(n_rows) % 3 == 0).astype(np.int32)
+    found = []
+    for dtype in (np.float32, np.float64):
+        space = RowSpace(None, norms2.astype(dtype))
+        sampler = clone(ROW_SAMPLERS[name])
+        sampler.prepare(space, 1, 2, None)
+        view = ProblemView(groups, norms2.astype(np.float64))
+        opened = sampler.open(space, view, 0, np.random.PCG64(0))
+        found.append(opened.draw_points(10_000))
+    assert_array_equal(found[0]["i"], found[1]["i"])
+    assert_array_equal(found[0]["q"], found[1]["q"])
+
+
 @pytest.mark.parametrize(
     "sampler", [*ROW_SAMPLERS.values(), RowColumnSampler(), GaussianSampler()], ids=repr
 )

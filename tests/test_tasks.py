@@ -312,3 +312,7 @@ def test_small_changes_of_an_l1_norm_keep_their_digits():
     np.testing.assert_allclose(l1_change(w[:3], step[:3]), 1e-15 + 1e-18, rtol=1e-4)
     # Through zero it falls and rises.
     assert l1_change(w, step) == pytest.approx(-1.0)
+    # Products of these numbers are no numbers.
+    w, step = np.array([1e300, -1e-300]), np.array([-1e299, -1e-300])
+    assert l1_change(w, step) == -1e299
+    assert l1_change(w[1:], step[1:]) == 1e-300

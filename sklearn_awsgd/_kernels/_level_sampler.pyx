@@ -158,7 +158,8 @@ cdef class LevelDraws(RandomSampler):
 
     cdef Py_ssize_t level(self, double norm2) noexcept nogil:
         norm2 /= self.base
-        if norm2 < 4.0:
+        # What is no number has no exponent.
+        if not norm2 >= 4.0:
             return 0
         return min(power_of_four(norm2), <Py_ssize_t> (N_LEVELS - 1))
 

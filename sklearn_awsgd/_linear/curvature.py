@@ -13,6 +13,8 @@ MOST_PARAMETERS = 3000
 N_PAIRS = 20
 # Rows handled together where arrays of their size are made.
 ROWS_IN_CHUNK = 4096
+# Curvature of a feature below which there is none.
+NO_CURVATURE = 1e-200
 # Rows whose numbers are looked at together, one for each row.
 ROWS_IN_PART = 2**16
 
@@ -123,6 +125,8 @@ def add_penalty(diagonal, alpha, fit_intercept):
     diagonal[:-1] += alpha
     if not fit_intercept:
         diagonal[-1] = 1
-    # Features without curvature and without penalty must not break the inverse.
-    if diagonal.min() <= 0:
-        diagonal[diagonal <= 0] = 1e-12 * diagonal.max() + 1e-200
+    # Features without curvature and without penalty must not break the inverse, nor
+    # those with next to none, as where kinks are far: their steps would overflow.
+    if diagonal.min() < NO_CURVATURE:
+        none = diagonal < NO_CURVATURE
+        diagonal[none] = 1e-12 * diagonal.max() + NO_CURVATURE

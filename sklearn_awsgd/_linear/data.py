@@ -30,6 +30,8 @@ from sklearn_awsgd._validation import (
 
 # Weights of classes that are larger on average cannot be told from overflow.
 LARGEST_TOTAL = 1e150
+# Rows of a smaller share of all weights are not there: one over it would overflow.
+LEAST_MASS = 1e-140
 
 
 @dataclass
@@ -116,6 +118,7 @@ class Data:
                 "alpha by the same number."
             )
         self.mass = weight / weight.sum()
+        self.mass[self.mass < LEAST_MASS] = 0.0
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from sklearn_awsgd._linear.fetching import pilot_costs
 from sklearn_awsgd._linear.limits import (
     ignored_settings,
     limit_warning,
+    nothing_drawn,
     rounding_warning,
 )
 from sklearn_awsgd._linear.phases.sampling import Draws
@@ -104,6 +105,9 @@ def train_problems(
 
     watch = Watch(estimator, tasks, rules, budget, fit_task)
 
+    # A sampler that was given, or counts of its draws.
+    asked_for = estimator.sampler != "auto" or estimator.count_draws
+
     def train_one(task):
         draws = Draws(
             sampler,
@@ -111,7 +115,7 @@ def train_problems(
             estimator.batch_size,
             counts[task.number],
             measured,
-            estimator.sampler != "auto" or estimator.count_draws,
+            asked_for,
         )
         with watch.problem(task) as (progress, own_budget):
             log = Log(task.number, data.total, progress, data.pass_cost)
@@ -141,6 +145,9 @@ def train_problems(
         warnings.warn(text, ConvergenceWarning, stacklevel=5)
     estimator.n_iter_ = max(outcome.n_iter for outcome in outcomes)
     estimator.variance_gain_ = np.array([o.variance_gain for o in outcomes])
+    if asked_for and np.isnan(estimator.variance_gain_).all():
+        text = nothing_drawn(estimator)
+        warnings.warn(text, UserWarning, stacklevel=4 if streaming else 5)
     estimator.effective_sample_size_ = np.array(
         [o.effective_sample_size for o in outcomes]
     )

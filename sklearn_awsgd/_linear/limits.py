@@ -42,6 +42,17 @@ def ignored_settings(estimator, sampler, data, *, to_optimum, streaming):
     return found
 
 
+def nothing_drawn(estimator):
+    """Return what to say if draws were asked for, and none were made."""
+    setting = f"sampler={estimator.sampler!r}"
+    if estimator.count_draws:
+        setting = "count_draws=True"
+    return (
+        f"{setting} had no effect: learning_rate='auto' reached the optimum of these "
+        "data without draws; use another learning_rate, such as 'adagrad'."
+    )
+
+
 def rounding_warning(budget, losses):
     """Return what to say if coefficients of single precision missed the tolerance.
 

@@ -86,7 +86,8 @@ def mean_size(X, n_rows):
     starts = np.linspace(0, X.shape[0] - length, RUNS_MEASURED).astype(np.intp)
     begins, ends = X.indptr[starts], X.indptr[starts + length]
     total = sum(
-        np.abs(X.data[begin:end]).sum() for begin, end in zip(begins, ends, strict=True)
+        np.abs(X.data[begin:end]).sum(dtype=np.float64)
+        for begin, end in zip(begins, ends, strict=True)
     )
     return total / (length * RUNS_MEASURED)
 
@@ -115,5 +116,5 @@ def default_eta0(rate, data, target):
         # A slice is read where it lies.
         some = X[::every]
     values = some.data if sparse.issparse(some) else some
-    size = 1 + np.abs(values).sum() / some.shape[0]
+    size = 1 + np.abs(values).sum(dtype=np.float64) / some.shape[0]
     return 3 * target.spread / size

@@ -63,7 +63,9 @@ class NormDraws(OpenedSampler):
     patience = 256
 
     def __init__(self, space, generator, time_aware=False):
-        mass, bound = space.mass, np.sqrt(space.norms2 + 1)
+        # In double precision, as they are added up.
+        bound2 = np.add(space.norms2, 1.0, dtype=np.float64)
+        mass, bound = space.mass, np.sqrt(bound2, out=bound2)
         if time_aware and space.costs is not None:
             bound = bound / np.sqrt(space.costs)
         weight = bound if mass is None else mass * bound

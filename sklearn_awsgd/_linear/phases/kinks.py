@@ -56,8 +56,7 @@ MOST_ON_ACTIVE = 40
 class _Recorder:
     """Writes the exact passes of several descents into one log.
 
-    A trial step that is taken back is a pass, but no place to be: the best is recorded,
-    of those that differ by rounding alone the one with the least gap.
+    A trial step that is taken back is a pass, but no place to be: the best is recorded.
     """
 
     def __init__(self, log, n_draws, task):
@@ -71,11 +70,12 @@ class _Recorder:
 
     def __call__(self, there, n_passes):
         """Record a pass."""
-        best = self.best
-        if best is None or there.value <= best.value:
+        above = 0.0 if self.best is None else there.value - self.best.value
+        if above <= 0:
             self.best = there
-        elif there.gap < best.gap and there.value - best.value <= POLISHED * best.value:
-            self.best = there
+        elif there.gap < self.best.gap + above:
+            # What bounds the minimum from there bounds it from here too.
+            self.best = replace(self.best, gap=max(there.gap - above, 0.0))
         self.log.add_exact(
             self.n_draws + (self.n_before + n_passes) * self.task.n_samples,
             self.best.value,

@@ -85,6 +85,8 @@ class NewtonDirection(Direction):
         slope = here.gradient @ step
         left = -slope / 2
         self.slow = left > descent.SLOW_STEP * self.left
+        # `left` is forgotten where the curvature is new, `estimate` is not.
+        is_slow_anyway = left > descent.SLOW_STEP * self.estimate
         self.left = left
         if self.gained > 0:
             # If both ends of a step had r times their estimates left, it has gained r
@@ -98,7 +100,10 @@ class NewtonDirection(Direction):
             # Where the loss has kinks, Newton's method may go round in circles.
             self.exact, self.goal = False, self.tol
         bound = self._bound(here, trail, scale)
-        return Proposal(step, slope, scale, bound, bound)
+        # Newton's method is fast where its estimate holds. If it is not yet, as between
+        # the pieces of a loss, only the certificate tells what is left.
+        estimate = here.gap if self.exact and is_slow_anyway else bound
+        return Proposal(step, slope, scale, bound, estimate)
 
     def _bound(self, here, trail, scale):
         """Return the suboptimality: certified, or estimated where that can be trusted.

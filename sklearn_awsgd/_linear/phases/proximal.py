@@ -40,7 +40,8 @@ def l1_change(w, step):
     which the last digits of a solution are made, would be lost.
     """
     after = w + step
-    stays = w * after > 0
+    # Products of signs: those of numbers may be out of range.
+    stays = np.sign(w) * np.sign(after) > 0
     return np.where(stays, np.sign(w) * step, np.abs(after) - np.abs(w)).sum()
 
 
@@ -62,7 +63,9 @@ class ProximalDirection(Direction):
 
     def propose(self, here, trail):
         step, last_gain = self._minimize_model(here)
-        slope = here.gradient @ step + self.alpha_l1 * l1_change(here.v[:-1], step[:-1])
+        slope = here.gradient @ step
+        if self.alpha_l1 > 0:
+            slope += self.alpha_l1 * l1_change(here.v[:-1], step[:-1])
         scale = max(abs(here.value), 1e-300)
         # With curvature added, and between kinks, a model promises too little.
         sure = self.floor == 0 and self.objective.sharp

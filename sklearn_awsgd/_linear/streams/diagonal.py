@@ -133,7 +133,9 @@ class WideStream:
         self.a = np.append(self.a, a)
         self.beta = np.concatenate([self.beta, np.zeros((n_new, *self.beta.shape[1:]))])
         if self.n == 0:
-            self.scale = max(np.mean(sizes) / (self.buffer.n_columns - 1), 1e-12)
+            # Single precision may have no room for a sum of squares.
+            size = np.mean(sizes, dtype=np.float64)
+            self.scale = max(size / (self.buffer.n_columns - 1), 1e-12)
             self._begin(problem)
         self.n += count
         inverse, threshold = self._prepare(problem, a)

@@ -56,7 +56,9 @@ def seed_of(task):
     # To take most of the rows would cost more than to look at all.
     if n > 2 * MOST_LOOKED_AT:
         size = norms2 + 1
-        size *= a
+        # Not their weights, which may be out of the range of single precision.
+        if data.mass is not None:
+            size *= data.mass
         some, times = data.blocks.sample(size, MOST_LOOKED_AT, rng)
         times *= a[some]
         del size
