@@ -1028,3 +1028,27 @@ def test_weighted_draws_go_on_after_the_tolerance_was_reached():
     estimator.set_params(rtol=0.1).partial_fit()
     assert estimator.n_draws_ > before[0]
     assert estimator.std_error_ < before[1]
+
+
+def test_losses_that_a_model_has_not_are_refused(rng):
+    X = rng.standard_normal((100, 3))
+    y = (X[:, 0] > 0).astype(int)
+    with pytest.raises(TypeError, match="loss='brier' needs predict_proba"):
+        MinVarianceImportanceEstimator(LinearRegression().fit(X, y), "brier").fit(X, y)
+    model = LogisticRegression().fit(X, y)
+    with pytest.raises(ValueError, match=r"y has shape \(100, 2\)"):
+        MinVarianceImportanceEstimator(model, "log_loss").fit(X, np.c_[y, y])
+
+
+def test_the_assumed_range_is_within_what_a_loss_can_be(rng):
+    X = rng.standard_normal((2000, 3))
+    y = (X[:, 0] > 0).astype(int)
+    estimator = MinVarianceImportanceEstimator(
+        LogisticRegression().fit(X, y),
+        "log_loss",
+        rtol=None,
+        max_evaluations=200,
+        random_state=0,
+    ).fit(X, y)
+    low, high = estimator.assumed_range_
+    assert low == 0 < high

@@ -307,3 +307,58 @@ def test_models_of_an_l1_penalty_that_were_not_minimised_are_no_end():
         best = longer.fit(X, y).history_["objective"].min()
     above = model.history_["objective"][-1] / best - 1
     assert told or above <= 1.5e-3
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        (AWSGDClassifier(), "fit_intercept"),
+        (AWSGDClassifier(), "shuffle"),
+        (AWSGDRegressor(), "early_stopping"),
+        (AWSGDRegressor(), "warm_start"),
+        (AWSGDRegressor(), "count_draws"),
+        (AWSGDMatrixFactorization(), "fit_bias"),
+        (MinVarianceImportanceEstimator(), "anytime"),
+        (MinVarianceImportanceEstimator(), "control_variate"),
+    ],
+)
+@pytest.mark.parametrize("value", ["no", None, 2, 0.5])
+def test_what_is_neither_true_nor_false_is_refused(model, name, value, rng):
+    X = rng.standard_normal((20, 3))
+    with pytest.raises(TypeError, match=f"{name} must be True or False, got {value!r}"):
+        model.set_params(**{name: value}).fit(X, np.arange(20) % 2)
+    model.set_params(**{name: np.bool_(False)})
+
+
+def test_a_warm_start_without_an_intercept_has_none(rng):
+    X = rng.standard_normal((200, 3))
+    y = X[:, 0] + 5
+    reg = AWSGDRegressor(warm_start=True, random_state=0).fit(X, y)
+    assert reg.intercept_[0] > 4
+    cold = AWSGDRegressor(fit_intercept=False, random_state=0).fit(X, y)
+    reg.set_params(fit_intercept=False).fit(X, y)
+    assert reg.intercept_[0] == 0
+    np.testing.assert_allclose(reg.coef_, cold.coef_, atol=1e-8)
+
+
+def test_a_perceptron_that_ends_at_zero_is_told(rng):
+    X = rng.standard_normal((200, 3))
+    with pytest.warns(UserWarning, match="loss='perceptron' is least at coefficients"):
+        AWSGDClassifier("perceptron").fit(X, X[:, 0] > 0)
+    own = AWSGDClassifier(
+        "perceptron", learning_rate="constant", eta0=1, penalty=None, random_state=0
+    )
+    assert own.fit(X, X[:, 0] > 0).score(X, X[:, 0] > 0) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("setting", "text"),
+    [({"sampler": "label"}, "sampler='label'"), ({"count_draws": True}, "count_draws")],
+)
+def test_draws_that_are_asked_for_and_not_made_are_told(setting, text, rng):
+    X, y = rng.standard_normal((150, 4)), np.arange(150) % 3
+    clf = AWSGDClassifier("multinomial", random_state=0)
+    # No gain is known where nothing was drawn.
+    assert np.isnan(clf.fit(X, y).variance_gain_).all()
+    with pytest.warns(UserWarning, match=f"{text}.* had no effect"):
+        clf.set_params(**setting).fit(X, y)

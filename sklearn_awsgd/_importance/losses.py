@@ -122,6 +122,19 @@ class Integrand:
                     "none, and knows its own."
                 )
             part = Mean(bounds, attained=True)
+        if loss in ("log_loss", "neg_log_loss", "brier", "neg_brier_score"):
+            for model in self.models:
+                if model is not None and not hasattr(model, "predict_proba"):
+                    raise TypeError(
+                        f"loss={loss!r} needs predict_proba, which estimator={model!r} "
+                        "does not have; use a classifier that has it, or a loss of "
+                        "predictions such as 'zero_one' or 'squared_error'."
+                    )
+        if y is not None and isinstance(loss, str) and np.ndim(y) > 1:
+            raise ValueError(
+                f"loss={loss!r} is of one target for each row, but y has shape "
+                f"{np.shape(y)}; give a callable loss(estimator, X, y)."
+            )
         if len(self.models) not in (1, 2):
             raise ValueError(
                 f"estimator is a tuple of {len(self.models)}; a difference has two."

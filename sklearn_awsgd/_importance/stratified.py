@@ -425,7 +425,8 @@ class StratifiedRounds(Rounds):
         if mean.attained:
             return target.bounds
         direction = target.direction(self.estimate().mean)
-        return tuple(self.pool.n_points * self._stage.reach() @ direction)
+        reach = self.pool.n_points * self._stage.reach() @ direction
+        return tuple(np.clip(reach, *target.bounds).tolist())
 
     def variance_gain(self):
         """Return the variance of a plain average of as many rows, over ours."""

@@ -197,7 +197,7 @@ def check_classes(classes, y, known):
         The classes of the calls before, if there were any.
     """
     if classes is not None:
-        classes = np.unique(classes)
+        classes = np.unique(list(classes))
         if known is not None and not np.array_equal(classes, known):
             raise ValueError(
                 f"classes={classes!r} is not the same as on last call to "
