@@ -13,7 +13,8 @@ which all penalise. skglm and celer take part where they are installed.
 With an l1 penalty, alpha is a share of the least at which all coefficients are zero.
 Constants of ours were chosen on the sets in SEEN or on sets alike: on newsgroups/0,
 "wide sparse" and "genes" those of the working sets of features, on the others those of
-the descents.
+the descents; what is for few rows on rows like "few rows" and "few factors", of other
+sizes.
 
 Real data are read from the folder given by ``--data`` or the environment variable
 SKLEARN_AWSGD_DATA; without it only generated and bundled sets are run.
@@ -56,6 +57,8 @@ SEEN = (
     "mammography",
     "rare normal",
     "rare correlated",
+    "few rows",
+    "few factors",
 )
 CLASSIFIED = ("log_loss", "hinge", "squared_hinge")
 
@@ -120,11 +123,25 @@ def chain(is_class):
     return X, z > 0 if is_class else z
 
 
+def few(name, is_class):
+    """Return fewer dense rows than columns: independent, or of twenty factors."""
+    rng = np.random.default_rng(13)
+    n, d = 300, 1000
+    X = Z = rng.standard_normal((n, d))
+    if name == "few factors":
+        Z = rng.standard_normal((n, 20))
+        X = Z @ rng.standard_normal((20, d)) / 4 + 0.1 * X
+    z = Z[:, 0] + rng.standard_normal(n)
+    return X, z > 0 if is_class else z
+
+
 def load_case(case, folder):
     """Return the rows and targets of a case."""
     name, is_class = case.data, case.loss in CLASSIFIED
     if name in ("wide sparse", "words", "chain"):
         return {"wide sparse": wide, "words": words, "chain": chain}[name](is_class)
+    if name.startswith("few"):
+        return few(name, is_class)
     if name == "genes":
         rng = np.random.default_rng(4)
         X = rng.standard_normal((100, 5000)) + rng.standard_normal((100, 1))
@@ -219,6 +236,17 @@ def peers(case, X, l1, l2):
             TOLS,
             lambda tol: LinearSVC(dual=True, max_iter=10_000, **(svc | {"tol": tol})),
         )
+    if case.loss == "log_loss" and case.penalty == "l2":
+        logistic = {"C": 1 / (alpha * n), "random_state": 0, **exact}
+        for solver in ("lbfgs", "newton-cholesky", "newton-cg", "liblinear"):
+            dual = {"dual": True} if solver == "liblinear" else {}
+            yield (
+                solver,
+                GRID,
+                lambda k, solver=solver, dual=dual: LogisticRegression(
+                    solver=solver, max_iter=k, **dual, **logistic
+                ),
+            )
     if case.loss == "epsilon_insensitive":
         svr = {"epsilon": EPSILON, "C": 1 / (alpha * n), "random_state": 0, **exact}
         yield "LinearSVR", GRID, lambda k: LinearSVR(max_iter=k, **svr)
@@ -462,6 +490,9 @@ def cases(has_data):
         Case("rare correlated", "hinge"),
         Case("rare normal", "log_loss", "l1", 0.01),
     ]
+    for name in ("few rows", "few factors"):
+        losses = ("log_loss", "hinge", "squared_hinge", "epsilon_insensitive")
+        found += [Case(name, loss) for loss in losses]
     if has_data:
         found += [Case(name, "hinge") for name in ("w8a", "cover_2v4", "mammography")]
     return found
