@@ -519,6 +519,7 @@ def main():
             f"{case.data}, {case.loss}, {case.penalty}",
             [{k: v for k, v in row.items() if k != "peers"} for row in new],
         )
+    if not options.only:
         results = {"rows": rows, "path": warm, "summary": summarize(rows, options.cap)}
         save("every_loss", results)
     for text, value in summarize(rows, options.cap).items():

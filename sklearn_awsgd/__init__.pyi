@@ -28,7 +28,7 @@ class AWSGDClassifier(ClassifierMixin, BaseEstimator):
         epsilon: float = 0.1,
         sampler: Any = 'auto',
         batch_size: int = 1,
-        verbose: int = 0,
+        verbose: int | bool = 0,
         n_jobs: int | None = None,
         random_state: int | RandomState | None = None,
         learning_rate: Literal['auto', 'constant', 'adaptive', 'optimal', 'invscaling', 'adagrad', 'rmsprop', 'adadelta'] = 'auto',
@@ -112,7 +112,7 @@ class AWSGDMatrixFactorization(TransformerMixin, BaseEstimator):
         max_iter: int = 100,
         tol: float | None = 0.002,
         n_iter_no_change: int = 3,
-        verbose: int = 0,
+        verbose: int | bool = 0,
         n_jobs: int | None = None,
         random_state: int | RandomState | None = None,
     ) -> None: ...
@@ -224,7 +224,7 @@ class AWSGDRegressor(RegressorMixin, BaseEstimator):
         epsilon: float = 0.1,
         sampler: Any = 'auto',
         batch_size: int = 1,
-        verbose: int = 0,
+        verbose: int | bool = 0,
         n_jobs: int | None = None,
         random_state: int | RandomState | None = None,
         learning_rate: Literal['auto', 'constant', 'adaptive', 'optimal', 'invscaling', 'adagrad', 'rmsprop', 'adadelta'] = 'auto',
@@ -336,7 +336,7 @@ class MinVarianceImportanceEstimator(BaseEstimator):
         bounds: Any = None,
         anytime: bool = False,
         batch_size: int | Literal['auto'] = 'auto',
-        verbose: int = 0,
+        verbose: int | bool = 0,
         random_state: int | RandomState | None = None,
     ) -> None: ...
     estimate_: float

@@ -530,6 +530,9 @@ def check(case, known=()):
     fit = {"strata": np.arange(len(y)) % 4} if case.sampler == "strata" else {}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        # Both say what is so: draws that are not needed, a minimum that is no model.
+        warnings.filterwarnings("ignore", "sampler=.* had no effect", UserWarning)
+        warnings.filterwarnings("ignore", "loss='perceptron'", UserWarning)
         try:
             model.fit(rows, y, sample_weight=weight, **fit)
         except ValueError as error:
