@@ -44,7 +44,7 @@ class EstimatorMixin(CallbackSupportMixin):
     """
 
     _doc_link_module = "sklearn_awsgd"
-    # Whether there are callbacks, of whom a fit without any need not think.
+    # False skips all that is for callbacks: most fits have none.
     _has_callbacks = False
 
     if hasattr(CallbackSupportMixin, "set_callbacks"):

@@ -106,7 +106,7 @@ class NoTask:
 
 
 @contextmanager
-def told_fit(estimator, X, y=None, sample_weight=None, **settings):
+def fit_with_callbacks(estimator, X, y=None, sample_weight=None, **settings):
     """Tell callbacks of a fit; give its FitTask to the body.
 
     The method around it has to be decorated with :func:`with_callbacks`.

@@ -6,7 +6,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clon
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from sklearn_awsgd._base import EstimatorMixin
-from sklearn_awsgd._callbacks import told_fit, with_callbacks
+from sklearn_awsgd._callbacks import fit_with_callbacks, with_callbacks
 from sklearn_awsgd._factorization.factorization import AWSGDMatrixFactorization
 from sklearn_awsgd._factorization.ids import matrix_from_entries
 from sklearn_awsgd._validation import (
@@ -128,13 +128,13 @@ class EntryRegressor(RegressorMixin, MetaEstimatorMixin, EstimatorMixin, BaseEst
                 shape = self.matrix_.shape
                 weights = sparse.coo_array((weights, place), shape=shape).tocsr()
             self.estimator_ = clone(estimator).set_params(unstored="missing")
-            self._fit_told(X, y, weights)
+            self._fit_with_callbacks(X, y, weights)
             self.row_factors_ = np.asarray(self.estimator_.transform(self.matrix_))
         return self
 
     @with_callbacks
-    def _fit_told(self, X, y, weights):
-        with told_fit(self, X, y, max_subtasks=1) as fit_task:
+    def _fit_with_callbacks(self, X, y, weights):
+        with fit_with_callbacks(self, X, y, max_subtasks=1) as fit_task:
             task = fit_task.begin("fit-the-matrix")
             with task.passed_to(self.estimator_):
                 self.estimator_.fit(self.matrix_, entry_weight=weights)

@@ -9,7 +9,11 @@ from sklearn.utils import check_random_state
 
 from sklearn_awsgd._factorization.entries import check_entry_costs
 from sklearn_awsgd._factorization.finish import Scales
-from sklearn_awsgd._factorization.fitting import overflow_message, train, train_told
+from sklearn_awsgd._factorization.fitting import (
+    overflow_message,
+    train,
+    train_with_callbacks,
+)
 from sklearn_awsgd._factorization.model import FactorizationModel
 from sklearn_awsgd._factorization.row_solver import LOSSES
 from sklearn_awsgd._factorization.training import padded
@@ -276,7 +280,7 @@ class AWSGDMatrixFactorization(FactorizationModel):
             )
             data.costs = check_entry_costs(access_cost, data)
             self._begin(data)
-            train_told(self, data, X)
+            train_with_callbacks(self, data, X)
         return self
 
     def partial_fit(self, X, y=None, entry_weight=None, access_cost=None):

@@ -8,7 +8,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from sklearn.exceptions import ConvergenceWarning
 
-from sklearn_awsgd._callbacks import NoTask, told_fit, with_callbacks
+from sklearn_awsgd._callbacks import NoTask, fit_with_callbacks, with_callbacks
 from sklearn_awsgd._factorization.columns import EquationSolver, visit_blocks
 from sklearn_awsgd._factorization.costs import is_common, solving_pays
 from sklearn_awsgd._factorization.either_side import EitherSideSolver
@@ -35,9 +35,9 @@ AUTO_DRAWS = 10
 
 
 @with_callbacks
-def train_told(estimator, data, X, finish=None):
+def train_with_callbacks(estimator, data, X, finish=None):
     """Train, and tell callbacks of it, with what was given to fit."""
-    with told_fit(estimator, X, max_subtasks=estimator.max_iter) as fit_task:
+    with fit_with_callbacks(estimator, X, max_subtasks=estimator.max_iter) as fit_task:
         factors = estimator._random_factors(data.X.shape[0])
         factors = train(estimator, data, factors, estimator.max_iter, fit_task, finish)
         if finish is None:

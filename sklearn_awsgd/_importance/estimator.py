@@ -8,7 +8,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_awsgd._base import EstimatorMixin
-from sklearn_awsgd._callbacks import told_fit, with_callbacks
+from sklearn_awsgd._callbacks import fit_with_callbacks, with_callbacks
 from sklearn_awsgd._importance.after import (
     estimate_loss,
     estimate_quantile,
@@ -293,7 +293,9 @@ default=None
         When the loss fails, the error is passed on, what has been evaluated is kept,
         and ``partial_fit()`` goes on from there.
         """
-        with told_fit(self, X, y, sample_weight, max_subtasks=None) as fit_task:
+        with fit_with_callbacks(
+            self, X, y, sample_weight, max_subtasks=None
+        ) as fit_task:
             before = dict(vars(self))
             with unchanged_on_failure(self):
                 self._check_params()

@@ -17,7 +17,7 @@ from sklearn_awsgd._kernels.settings import Penalty
 from sklearn_awsgd._linear import data as _data
 from sklearn_awsgd._linear import steps as _steps
 from sklearn_awsgd._linear.fetching import SourceBlocks, SourceRows
-from sklearn_awsgd._linear.fitting import train_problems, train_told
+from sklearn_awsgd._linear.fitting import train_problems, train_with_callbacks
 from sklearn_awsgd._linear.streaming import (
     begin_stream,
     learn_chunk,
@@ -67,7 +67,7 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
             self.epsilon
         ),
     }
-    # What `validate_data` is to know of the targets.
+    # Options of `validate_data` for the targets.
     _target_checks = {}
     _parameters = {
         "penalty": Options("l2", "l1", "elasticnet", None),
@@ -205,7 +205,7 @@ class BaseAWSGD(EstimatorMixin, BaseEstimator, metaclass=ABCMeta):
             self._start(data, targets)
             self._stream_weights = self._stream_weights.weigh(data, sample_weight)
             self._start_from(coef_init, intercept_init)
-            tasks = train_told(self, data, targets, X, y, sample_weight)
+            tasks = train_with_callbacks(self, data, targets, X, y, sample_weight)
             if self._learns_exactly(data.strata):
                 self._seeds = [seed_of(task) for task in tasks]
         return self

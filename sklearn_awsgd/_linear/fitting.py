@@ -10,7 +10,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 
-from sklearn_awsgd._callbacks import told_fit, with_callbacks
+from sklearn_awsgd._callbacks import fit_with_callbacks, with_callbacks
 from sklearn_awsgd._linear.fetching import pilot_costs
 from sklearn_awsgd._linear.limits import (
     ignored_settings,
@@ -29,10 +29,10 @@ from sklearn_awsgd._spaces import RowSpace
 
 
 @with_callbacks
-def train_told(estimator, data, targets, X, y, sample_weight, **how):
+def train_with_callbacks(estimator, data, targets, X, y, sample_weight, **how):
     """Train as `train_problems` does, and tell callbacks what fit was given."""
     n_problems = len(targets)
-    with told_fit(
+    with fit_with_callbacks(
         estimator,
         X,
         y,

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn_awsgd._factorization.columns import EquationSolver
 from sklearn_awsgd._factorization.entries import check_entries
 from sklearn_awsgd._factorization.finish import alternate
-from sklearn_awsgd._factorization.fitting import train_told
+from sklearn_awsgd._factorization.fitting import train_with_callbacks
 from sklearn_awsgd._linear.blocks import stack_rows
 from sklearn_awsgd._partitions import entries
 from sklearn_awsgd._partitions.entries import EntryFacts, Reading
@@ -57,7 +57,7 @@ def factorize_partitions(estimator, run):
         estimator._begin(Survey(run, reading, facts, drawn.X))
         finish = Finish(estimator, run, reading, facts)
         # Callbacks see the rows that were drawn.
-        train_told(estimator, drawn, drawn.X, finish)
+        train_with_callbacks(estimator, drawn, drawn.X, finish)
         estimator._set_error(finish.mean_loss)
     return estimator
 

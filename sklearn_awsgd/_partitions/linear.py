@@ -23,7 +23,7 @@ from sklearn.utils.validation import validate_data
 
 from sklearn_awsgd._linear.blocks import stack_rows
 from sklearn_awsgd._linear.data import LARGEST_TOTAL, Data, StreamWeights
-from sklearn_awsgd._linear.fitting import train_told
+from sklearn_awsgd._linear.fitting import train_with_callbacks
 from sklearn_awsgd._linear.objectives import best_constant
 from sklearn_awsgd._linear.phases.kinks import descend_over_kinks
 from sklearn_awsgd._linear.streams.seed import seed_of
@@ -96,7 +96,7 @@ def fit_partitions(estimator, run, coef_init=None, intercept_init=None):
         )
         estimator._start_from(coef_init, intercept_init)
         # Callbacks see the rows that were drawn.
-        tasks = train_told(
+        tasks = train_with_callbacks(
             estimator,
             data,
             targets,

@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_awsgd._base import EstimatorMixin
-from sklearn_awsgd._callbacks import NoTask, told_fit, with_callbacks
+from sklearn_awsgd._callbacks import NoTask, fit_with_callbacks, with_callbacks
 from sklearn_awsgd._kernels._policy import LEARNING_RATES, WEIGHTS
 from sklearn_awsgd._policy.tasks import FeatureTask, PolicySettings, make_task
 from sklearn_awsgd._policy.training import (
@@ -215,7 +215,7 @@ class AWSGDPolicyGradient(EstimatorMixin, BaseEstimator):
             self._check_params()
             task = make_task(env, self.features, self.max_steps)
             self._begin(task)
-            self._train_told(task, env)
+            self._train_with_callbacks(task, env)
         return self
 
     def partial_fit(self, env, y=None, n_episodes=1000):
@@ -364,11 +364,11 @@ class AWSGDPolicyGradient(EstimatorMixin, BaseEstimator):
             )
 
     @with_callbacks
-    def _train_told(self, task, env):
+    def _train_with_callbacks(self, task, env):
         """Train, and tell callbacks of it, with what was given to fit."""
         piece = piece_length(self.n_episodes, LEAST_PIECES, task.max_steps)
         n_pieces = -(-self.n_episodes // piece)
-        with told_fit(self, env, max_subtasks=n_pieces) as fit_task:
+        with fit_with_callbacks(self, env, max_subtasks=n_pieces) as fit_task:
             self._train(task, self.n_episodes, piece, fit_task)
 
     def _train(self, task, n_episodes, piece, fit_task=None):
