@@ -84,7 +84,7 @@ class AlternatingSolver:
         new = self._of_entries is None
 
         def solve(X, part):
-            self._product[part] = X @ basis
+            self._product[part] = X.dot(basis)
             self.rows[part, :size] = system.solve(self._product[part])
             back = self._sums_of_rows(X, part) if self.at_once else ()
             return *back, *(self._sums_of_entries(X) if new else ())
@@ -98,7 +98,7 @@ class AlternatingSolver:
     def _sums_of_rows(self, X, part):
         """Return what solving for the columns needs of some rows."""
         basis, offset = basis_of(self.rows[part], self.scales)
-        return X.T @ basis, basis.T @ basis, offset @ basis
+        return X.T.dot(basis), basis.T.dot(basis), offset @ basis
 
     def _sums_of_entries(self, X):
         """Return the sum of the squares of entries, and the sums of the columns."""
@@ -131,7 +131,7 @@ class AlternatingSolver:
             )
         product = self._product
         if product is None:
-            product = np.concatenate(list(self.blocks.map(lambda X, _: X @ basis)))
+            product = np.concatenate(list(self.blocks.map(lambda X, _: X.dot(basis))))
         total2, column_sums = self._of_entries
         fit = np.sum(rows * product) + column_sums @ offset
         gram = np.sum((rows.T @ rows) * (basis.T @ basis))

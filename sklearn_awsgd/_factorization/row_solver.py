@@ -120,7 +120,7 @@ def solve_rows(
             gram, pull = factors.T @ factors, offset @ factors
             system = CommonSystem(gram, pull, len(factors), alpha)
             found = data.row_blocks(n_threads).map(
-                lambda X, part: system.solve(X @ factors)
+                lambda X, part: system.solve(X.dot(factors))
             )
             return np.concatenate(list(found))
         if data.kind == "missing":

@@ -38,7 +38,7 @@ class ActiveRows:
 
         def look(X, part):
             y = sums.targets(part)
-            Z = np.asarray(X @ V[:-1] + V[-1], dtype=np.float64)
+            Z = np.asarray(X.dot(V[:-1]) + V[-1], dtype=np.float64)
             z, low, high = np.ascontiguousarray(Z[:, 0]), Z.min(axis=1), Z.max(axis=1)
             losses, c = sums.loss(y, z)
             # On a line, the derivatives at both ends are the same.
@@ -50,7 +50,7 @@ class ActiveRows:
             for side, is_side in enumerate((c <= 0, c > 0)):
                 w = np.where(is_side, weights, 0.0)
                 if w.any():
-                    self._slopes[side, :-1] += X.T @ w
+                    self._slopes[side, :-1] += X.T.dot(w)
                     self._slopes[side, -1] += w.sum()
                     self._constants[side] += constants[is_side].sum()
             return X[close], close + part.start

@@ -66,7 +66,8 @@ class Blocks:
         """Yield ``function(X, part)`` of each block, in their order.
 
         `X` has the rows ``part`` of all, a slice. Functions of several blocks may run
-        at the same time.
+        at the same time: their products are by ``dot``, as ``@`` of NumPy 2.4 holds the
+        GIL where an operand is transposed.
         """
         return self.run(function, self._blocks)
 

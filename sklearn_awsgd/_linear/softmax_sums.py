@@ -16,6 +16,8 @@ from sklearn_awsgd._linear.sums import LARGEST_SINGLE_NORM2, MANY_COLUMNS
 # them in the cache, and the least rows: products with few take as long.
 NUMBERS_TOGETHER = 2**17
 FEWEST_TOGETHER = 128
+# Calls that a product with the curvature takes, about, which threads share.
+CALLS_OF_PRODUCT = 8
 
 
 @dataclass
@@ -49,11 +51,14 @@ class CurvatureSample:
         """
         D = np.ascontiguousarray(D.T, dtype=self.p.dtype)
 
-        def multiply(part):
-            rows = self.rows[part]
-            moves = rows @ D
-            _softmax_batch.curve(moves, self.p[part], self.weights[part], floor)
-            return rows.T @ moves
+        def multiply(parts):
+            total = 0
+            for part in parts:
+                rows = self.rows[part]
+                moves = rows.dot(D)
+                _softmax_batch.curve(moves, self.p[part], self.weights[part], floor)
+                total += rows.T.dot(moves)
+            return total
 
         products = self.run(multiply, self._parts)
         total = next(products)
@@ -63,13 +68,16 @@ class CurvatureSample:
 
     @cached_property
     def _parts(self):
-        """Rows that are worked on together, for `run`."""
+        """Rows that are worked on together, several times so in each call of `run`."""
         n_rows, n_features = self.X.shape
         size = max(NUMBERS_TOGETHER // (n_features + 1), FEWEST_TOGETHER)
         if sparse.issparse(self.X):
             size = n_rows
         starts = range(0, max(n_rows, 1), size)
-        return [(slice(start, start + size),) for start in starts]
+        parts = [slice(start, start + size) for start in starts]
+        # A call by another thread takes a third of the time of a product.
+        several = max(len(parts) // CALLS_OF_PRODUCT, 1)
+        return [(parts[k : k + several],) for k in range(0, len(parts), several)]
 
     def mean_hessian(self, floor):
         """Return the mean of the classes' Hessians, with the mean curvature added.
@@ -84,9 +92,12 @@ class CurvatureSample:
             return (self.rows.T @ weighted).toarray()
         roots = np.sqrt(weights).astype(np.float64, copy=False)
 
-        def square(part):
-            rows = weigh_rows(self.X[part], None, roots[part], weights.dtype)
-            return rows.T @ rows
+        def square(parts):
+            total = 0
+            for part in parts:
+                rows = weigh_rows(self.X[part], None, roots[part], weights.dtype)
+                total += rows.T.dot(rows)
+            return total
 
         return sum(self.run(square, self._parts)).astype(np.float64)
 
@@ -197,7 +208,7 @@ class SoftmaxSums:
             gradient, loss = np.zeros((self.n_columns, self.n_classes)), 0.0
             sums = np.empty(self.n_classes)
             for rows, here in self._chunks(X, part):
-                scores = np.asarray(rows @ W, dtype=np.float64)
+                scores = np.asarray(rows.dot(W), dtype=np.float64)
                 loss += _softmax_batch.evaluate(
                     scores,
                     b,
@@ -207,7 +218,7 @@ class SoftmaxSums:
                     spreads[here],
                     sums,
                 )
-                gradient[:-1] += rows.T @ scores
+                gradient[:-1] += rows.T.dot(scores)
                 gradient[-1] += sums
             return gradient, loss
 
@@ -228,7 +239,7 @@ class SoftmaxSums:
                 members = np.zeros((self.n_classes, n_rows))
                 mass = 1 / self.n_samples if self.mass is None else self.mass[part]
                 members[codes, np.arange(n_rows)] = mass
-                return np.column_stack([members @ X, members.sum(axis=1)])
+                return np.column_stack([members.dot(X), members.sum(axis=1)])
             rows = np.argsort(codes, kind="stable")
             mass = np.full(n_rows, 1 / self.n_samples)
             if self.mass is not None:
@@ -296,8 +307,8 @@ class SoftmaxSums:
             weighted = np.maximum(p * (1 - p), floor / 2) * mass
             of_ones = np.broadcast_to(mass, (len(p), 1))
             return (
-                np.vstack([squares.T @ weighted, weighted.sum(axis=0)]),
-                np.vstack([squares.T @ of_ones, of_ones.sum(axis=0)]),
+                np.vstack([squares.T.dot(weighted), weighted.sum(axis=0)]),
+                np.vstack([squares.T.dot(of_ones), of_ones.sum(axis=0)]),
             )
 
         results = self.blocks.map(add)
@@ -333,6 +344,6 @@ def split_classes(v, n_classes):
 
 def class_probabilities(X, W, b):
     """Return the probabilities of the classes of rows."""
-    p = np.asarray(X @ W, dtype=np.float64)
+    p = np.asarray(X.dot(W), dtype=np.float64)
     _softmax_batch.probabilities(p, b)
     return p

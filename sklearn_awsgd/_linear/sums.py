@@ -127,7 +127,7 @@ class LinearSums:
         """Return E_P[f] at v; the loss may have kinks."""
 
         def lose(X, part):
-            z = X @ v[:-1] + v[-1]
+            z = X.dot(v[:-1]) + v[-1]
             losses = self.loss(self.targets(part), np.asarray(z, dtype=np.float64))[0]
             return np.sum(losses * self.masses(part))
 
@@ -183,7 +183,7 @@ class LinearSums:
 
         def square(part):
             A = self.blocks.weigh(chosen[part], np.sqrt(weights[part]), dtype)
-            return A.T @ A
+            return A.T.dot(A)
 
         calls = [(part,) for part in row_chunks(len(chosen))]
         for more in self.blocks.run(square, calls):

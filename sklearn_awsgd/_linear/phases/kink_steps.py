@@ -218,7 +218,7 @@ class KinkRun:
     def _slopes(self, v):
         """Return the derivatives of all rows."""
         low, high = self.task.loss.flat_ends(self.task.target.numbers())
-        parts = self.task.data.blocks.map(lambda X, part: X @ v[:-1] + v[-1])
+        parts = self.task.data.blocks.map(lambda X, part: X.dot(v[:-1]) + v[-1])
         z = np.concatenate(list(parts))
         self.spend(1, self.here.value, self.here.gap, v)
         return np.where(z < low, -1.0, np.where(z > high, 1.0, 0.0))

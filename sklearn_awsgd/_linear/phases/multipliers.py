@@ -83,7 +83,7 @@ class RowsInPlay:
         self.constant = -at_rest[is_moved] @ ends[is_moved]
         self.slopes = np.zeros(task.n_features + 1)
         if is_moved.any():
-            for more in data.blocks.map(lambda X, part: X.T @ at_rest[part]):
+            for more in data.blocks.map(lambda X, part: X.T.dot(at_rest[part])):
                 self.slopes[:-1] += more
             self.slopes[-1] = at_rest.sum()
         self.alpha, self.fit_intercept = task.penalty.l2, task.fit_intercept
@@ -94,13 +94,13 @@ class RowsInPlay:
 
     def predict(self, v):
         """Return the predictions of the rows."""
-        parts = self.sums.blocks.map(lambda X, part: X @ v[:-1] + v[-1])
+        parts = self.sums.blocks.map(lambda X, part: X.dot(v[:-1]) + v[-1])
         return np.concatenate(list(parts)).astype(np.float64, copy=False)
 
     def correlate(self, weights):
         """Return the sum of weights times rows, and of the weights."""
         total = np.zeros(self.sums.n_columns)
-        for more in self.sums.blocks.map(lambda X, part: X.T @ weights[part]):
+        for more in self.sums.blocks.map(lambda X, part: X.T.dot(weights[part])):
             total[:-1] += more
         total[-1] = weights.sum()
         return total
