@@ -239,6 +239,28 @@ FOUND = [
         fit_intercept=False,
         max_iter=20,
     ),
+    # What is left by a damped model was 1.9 tol.
+    Case(
+        seed=53,
+        n_rows=53,
+        n_columns=40,
+        n_classes=3,
+        share=0.3,
+        density=0.1,
+        columns="constant",
+        dtype="float32",
+        layout="csr64",
+        weights="zeros",
+        noise=10.0,
+        loss="multinomial",
+        penalty="elasticnet",
+        alpha=1e-5,
+        epsilon=0.01,
+        fit_intercept=False,
+        sampler="strata",
+        tol=1e-5,
+        max_iter=200,
+    ),
     # Where nothing bounds them, steps were so long that signs were lost.
     Case(
         seed=83,

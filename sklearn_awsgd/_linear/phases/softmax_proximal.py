@@ -16,6 +16,8 @@ SOFTMAX_SWEEPS = 100
 # Precision of the first of these, and that from which on it tells the suboptimality.
 FIRST_PRECISION = 1e-2
 SURE_PRECISION = 1e-3
+# What a model promises is multiplied with to be on the safe side: steps are damped.
+MARGIN = 4.0
 # Least curvature of a coordinate, as a share of the largest it can have: where all rows
 # are fitted well there is next to none, and steps would be far too long.
 LEAST_SHARE = 1e-8
@@ -63,7 +65,7 @@ class SoftmaxProximalDirection(Direction):
         scale = max(abs(here.value), 1e-300)
         sure = solved and self.precision < SURE_PRECISION and self.is_off_lines
         sure = sure or trail.rest(1) <= self.goal * scale
-        bound = min(-slope if sure else np.inf, here.gap)
+        bound = min(-MARGIN * slope if sure else np.inf, here.gap)
         return Proposal(step, slope, scale, bound, bound)
 
     def _minimize_model(self, here):
