@@ -123,23 +123,27 @@ class Integrand:
                 )
             part = Mean(bounds, attained=True)
         if loss in ("log_loss", "neg_log_loss", "brier", "neg_brier_score"):
-            for model in self.models:
-                if model is not None and not hasattr(model, "predict_proba"):
-                    raise TypeError(
-                        f"loss={loss!r} needs predict_proba, which estimator={model!r} "
-                        "does not have; use a classifier that has it, or a loss of "
-                        "predictions such as 'zero_one' or 'squared_error'."
-                    )
-        if y is not None and isinstance(loss, str) and np.ndim(y) > 1:
-            raise ValueError(
-                f"loss={loss!r} is of one target for each row, but y has shape "
-                f"{np.shape(y)}; give a callable loss(estimator, X, y)."
-            )
+            self._check_probabilities()
         if len(self.models) not in (1, 2):
             raise ValueError(
                 f"estimator is a tuple of {len(self.models)}; a difference has two."
             )
         self.target = Difference(part) if len(self.models) == 2 else part
+
+    def _check_probabilities(self):
+        """Refuse models without probabilities, and targets that are no labels."""
+        for model in self.models:
+            if model is not None and not hasattr(model, "predict_proba"):
+                raise TypeError(
+                    f"loss={self.loss!r} needs predict_proba, which estimator="
+                    f"{model!r} does not have; use a classifier that has it, or a loss "
+                    "of predictions such as 'zero_one' or 'squared_error'."
+                )
+        if self.y is not None and np.ndim(self.y) > 1:
+            raise ValueError(
+                f"loss={self.loss!r} is of one label for each row, but y has shape "
+                f"{np.shape(self.y)}; give a callable loss(estimator, X, y)."
+            )
 
     def relevant(self, weights):
         """Return the weights of rows, zero for those that do not matter."""
