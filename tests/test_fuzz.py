@@ -239,6 +239,23 @@ FOUND = [
         fit_intercept=False,
         max_iter=20,
     ),
+    # Newton's method went round in circles, and then believed an estimate.
+    Case(
+        seed=32,
+        n_rows=32,
+        n_columns=12,
+        n_classes=3,
+        share=0.3,
+        columns="large",
+        dtype="float32",
+        layout="strided",
+        weights="spread",
+        noise=1.0,
+        loss="squared_hinge",
+        alpha=1e-4,
+        epsilon=0.01,
+        tol=1e-2,
+    ),
     # What is left by a damped model was 1.9 tol.
     Case(
         seed=53,

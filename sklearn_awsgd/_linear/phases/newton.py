@@ -53,7 +53,7 @@ class NewtonDirection(Direction):
         self.exact = objective.sharp and objective.newton_flops() <= descent.CHEAP
         self.goal = descent.ROUNDING if self.exact else tol
         self.n_rows = descent.first_sample_size(objective, self.exact)
-        self.floor, self.n_refreshed = 0.0, 0
+        self.floor, self.n_refreshed, self.goes_round = 0.0, 0, False
         objective.expect_curvature(self.n_rows, rng, self.floor)
         # Half the Newton decrement: what is left, by the curvature at hand.
         self.left, self.slow = np.inf, False
@@ -98,7 +98,7 @@ class NewtonDirection(Direction):
         scale = max(abs(here.value), 1e-10 * abs(self.first_value))
         if self.exact and trail.n_passes > MOST_EXACT:
             # Where the loss has kinks, Newton's method may go round in circles.
-            self.exact, self.goal = False, self.tol
+            self.exact, self.goal, self.goes_round = False, self.tol, True
         bound = self._bound(here, trail, scale)
         # Newton's method is fast where its estimate holds. If it is not yet, as between
         # the pieces of a loss, only the certificate tells what is left.
@@ -131,13 +131,13 @@ class NewtonDirection(Direction):
         return min(self.inverse.margin * left, here.gap)
 
     def _needs_certificate(self, here, rows_per_column):
-        """Return whether rows are few, and there is a certificate to decide.
+        """Return whether rows are few or steps go round, and a certificate can decide.
 
         Along most directions the penalty is then all there is: of rows whose curvature
         a step takes away, or which a diagonal does not see.
         """
         few = self.objective.n_samples < rows_per_column * self.objective.n_columns
-        return few and np.isfinite(here.gap)
+        return (few or self.goes_round) and np.isfinite(here.gap)
 
     def renew(self, here, trail):
         """Sample the curvature anew when steps are slow, and it has paid for itself.
