@@ -239,6 +239,22 @@ FOUND = [
         fit_intercept=False,
         max_iter=20,
     ),
+    # The same with an l1 penalty, whose model was believed after six passes.
+    Case(
+        seed=2974,
+        n_rows=77,
+        n_columns=60,
+        share=0.3,
+        columns="doubled",
+        layout="F",
+        weights="zeros",
+        noise=10.0,
+        loss="squared_epsilon_insensitive",
+        penalty="l1",
+        alpha=1e-7,
+        sampler="label",
+        tol=1e-8,
+    ),
     # Newton's method went round in circles, and then believed an estimate.
     Case(
         seed=32,

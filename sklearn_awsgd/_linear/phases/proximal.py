@@ -67,8 +67,11 @@ class ProximalDirection(Direction):
         if self.alpha_l1 > 0:
             slope += self.alpha_l1 * l1_change(here.v[:-1], step[:-1])
         scale = max(abs(here.value), 1e-300)
-        # With curvature added, and between kinks, a model promises too little.
-        sure = self.floor == 0 and self.objective.sharp
+        # With curvature added, and between kinks, a model promises too little; so it
+        # does of few rows, each of which may take its curvature away.
+        objective = self.objective
+        few = objective.n_samples < 2 * objective.n_columns
+        sure = self.floor == 0 and objective.sharp and not (objective.has_jumps and few)
         sure = sure or trail.stands_still(self.tol * scale, descent.STILL)
         # So it does short of its own minimum: as many sweeps as were made may gain as
         # much again.
