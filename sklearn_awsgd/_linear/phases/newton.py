@@ -114,8 +114,8 @@ class NewtonDirection(Direction):
         if self.inverse.rough:
             n = max(ROUGH_STEPS, int(ROUGH_SHARE * len(trail.reached)))
             left = max(LEAST_RATIO * self.left, trail.rest(n))
-            if self.inverse.diagonal:
-                left = np.inf if self._needs_certificate(here, 1) else left
+            if self.inverse.diagonal and self._needs_certificate(here, 1):
+                left = np.inf
         elif self._is_stale(here):
             left = np.inf
         elif self.objective.has_jumps and self._needs_certificate(here, 2):
