@@ -5,12 +5,18 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from helpers import linear_state, stream
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.optimize import minimize_scalar
 from sklearn.datasets import load_diabetes
 from sklearn.svm import SVC, LinearSVC, LinearSVR
-from sklearn_awsgd._kernels._kinks import KinkSteps, smooth_losses
+from sklearn_awsgd._kernels._kinks import (
+    KinkSteps,
+    smooth_losses,
+    smooth_losses_along,
+)
 from sklearn_awsgd._kernels._losses import EpsilonInsensitive, Hinge
 from sklearn_awsgd._kernels._rows import Rows
 
@@ -198,6 +204,35 @@ def test_smooth_losses(name):
     assert_allclose(above, -(mass * conjugates)[c > 0].sum())
 
 
+@each_loss
+def test_smooth_losses_along_a_step(name):
+    rng = np.random.default_rng(0)
+    n, width, h = 200, 0.4, 1e-6
+    ends = LOSSES[name].flat_ends(np.where(rng.random(n) < 0.5, 1.0, -1.0))
+    a = rng.uniform(np.where(np.isfinite(ends[0]), -1, 0), np.isfinite(ends[1]))
+    z, moves, mass = rng.normal(size=n), rng.normal(size=n), rng.dirichlet(np.ones(n))
+
+    def along(length):
+        return smooth_losses_along(ends, mass, a, z, moves, length, width)
+
+    for length in (0.0, 0.3, 1.0, 4.0):
+        c, there = np.empty(n), z + length * moves
+        value = smooth_losses(ends, mass, a, there, width, c)[0]
+        assert_allclose(along(length), (value, mass @ (c * moves)))
+        slope = (along(length + h)[0] - along(length - h)[0]) / (2 * h)
+        assert_allclose(slope, along(length)[1], atol=1e-7)
+
+
+@each_loss
+def test_sweeps_of_one_call_are_those_of_several(name):
+    once, again = Setup(name), Setup(name)
+    for _ in range(3):
+        expected = once.steps.sweep()
+    assert again.steps.sweep(3) == expected
+    assert_array_equal(again.state["coef"], once.state["coef"])
+    assert again.steps.n_active == once.steps.n_active
+
+
 class NoBound:
     """Stands for an objective; keeps the dual points it is told of."""
 
@@ -274,9 +309,76 @@ def test_hinge_as_linear_svc(tol, sweeps, monkeypatch):
     ).fit(X, y)
     assert value(model) <= (1 + tol) * value(best)
     assert value(model) - value(best) - 1e-9 <= model.duality_gap_[0]
-    assert model.duality_gap_[0] <= tol * value(model)
+    if sweeps:
+        # They end by the certificate, Newton's method over all rows by an estimate.
+        assert model.duality_gap_[0] <= tol * value(model)
     # Rows that have nothing to say are not looked at in most passes.
     assert model.n_iter_ <= 40
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_drawn_rows_stand_for_all(weighted, monkeypatch):
+    """The mean of their objectives at one place is that of all rows."""
+    X, y = rare()
+    weight = np.random.default_rng(0).lognormal(size=len(y)) if weighted else None
+    v, found = np.append(np.full(X.shape[1], 0.1), -0.5), []
+
+    def keep(task, rows, variates):
+        found.append(task.value(v))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(kink_steps, "RowsInPlay", keep)
+    monkeypatch.setattr(kink_steps, "CHEAP_NEWTON_STEP", np.inf)
+    for seed in range(60):
+        model = AWSGDClassifier("hinge", alpha=1e-3, random_state=seed)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, y, sample_weight=weight)
+    losses = np.maximum(1 - np.where(y, 1, -1) * (X @ v[:-1] + v[-1]), 0)
+    expected = np.average(losses, weights=weight) + 1e-3 / 2 * v[:-1] @ v[:-1]
+    error = np.std(found, ddof=1) / np.sqrt(len(found))
+    assert 0 < error < 0.01 * expected
+    assert abs(np.mean(found) - expected) < 5 * error
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    is_class=st.booleans(),
+    offset=st.sampled_from([0.0, -2.0, -4.0]),
+    alpha=st.floats(-6, -1),
+    tol=st.floats(-4, -1),
+    weighted=st.booleans(),
+)
+def test_estimates_of_far_more_rows_than_columns(
+    seed, is_class, offset, alpha, tol, weighted
+):
+    """Where nothing can be told of a rare class, most rows lie on a kink."""
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(500, 4000)), int(rng.integers(1, 10))
+    X, alpha, tol = rng.normal(size=(n, d)), 10**alpha, 10**tol
+    z = X @ rng.normal(size=d) / np.sqrt(d)
+    weight = rng.lognormal(size=n) if weighted else None
+    if is_class:
+        y = np.where(z + 2 * rng.logistic(size=n) + offset > 0, 1.0, -1.0)
+        y[:2] = -1, 1
+    else:
+        y = z + rng.standard_t(2, size=n)
+
+    def fit(tol, cheap):
+        kind = AWSGDClassifier if is_class else AWSGDRegressor
+        loss = "hinge" if is_class else "epsilon_insensitive"
+        model = kind(loss, alpha=alpha, tol=tol, max_iter=3000, random_state=0)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(kink_steps, "CHEAP_NEWTON_STEP", cheap)
+            model.fit(X, y, sample_weight=weight)
+        w, b = model.coef_.ravel(), model.intercept_[0]
+        losses = model._make_loss()(y, X @ w + b)[0]
+        value = np.average(losses, weights=weight) + alpha / 2 * w @ w
+        return value, model.duality_gap_[0]
+
+    (value, gap), (least, _) = fit(tol, np.inf), fit(1e-7, 0)
+    assert value <= (1 + tol) * least
+    assert value - gap <= (1 + 1e-12) * least
 
 
 @pytest.mark.parametrize(("n", "d", "sweeps"), [(40_000, 8, 0), (400, 8, 1)])

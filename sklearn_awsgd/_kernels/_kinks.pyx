@@ -151,49 +151,55 @@ cdef class KinkSteps(DualSteps):
         self.n_active = self.order.shape[0]
         self.reach = INFINITY
 
-    def sweep(self):
-        """Take the steps of all active rows.
+    def sweep(self, int times=1):
+        """Take the steps of all active rows, so many times.
 
         Returns
         -------
         gap : float
-            The duality gap of these rows, each as it was met.
+            The duality gap of these rows, each as it was met, in the last sweep.
         value : float
-            The dual objective after the sweep.
+            The dual objective after it.
         """
-        cdef Py_ssize_t t = 0, r, i, n = self.n_active
-        cdef double loss = 0.0, miss = 0.0, moved = 0.0, away = 0.0
-        cdef double total = 0.0, farthest = 0.0, gap
+        cdef double total = 0.0
         with nogil:
-            for t in range(n - 1 if self.bits != NULL else 0, 0, -1):
-                r = <Py_ssize_t> (uniform(self.bits) * (t + 1))
-                self.order[t], self.order[r] = self.order[r], self.order[t]
-            t = 0
-            while t < n:
-                if t + ROWS_AHEAD < n:
-                    r = self.order[t + ROWS_AHEAD]
-                    prefetch_row(self.rows, r)
-                    PREFETCH(&self.variates[r])
-                    PREFETCH(&self.conjugates[r])
-                    prefetch_number(self.norms2, r)
-                    prefetch_number(self.y, r)
-                i = self.order[t]
-                gap = self.move(i, &loss, &miss, &moved, &away)
-                if moved == 0.0 and away > self.reach:
-                    # The last active row takes its turn.
-                    n -= 1
-                    self.order[t], self.order[n] = self.order[n], self.order[t]
-                    continue
-                total += gap * self.mass_of(i)
-                farthest = max(farthest, moved)
-                t += 1
-            self.n_active = n
-            self.reach = farthest if farthest > 0.0 else INFINITY
-            if self.fit_intercept:
-                # As `recenter`.
-                self.intercept[0] -= self.balance / self.beta
+            for _ in range(times):
+                total = self.sweep_once()
         coef = np.asarray(self.coef)
         return total, -self.conjugate_sum - self.alpha / 2 * np.dot(coef, coef)
+
+    cdef double sweep_once(self) noexcept nogil:
+        cdef Py_ssize_t t, r, i, n = self.n_active
+        cdef double loss = 0.0, miss = 0.0, moved = 0.0, away = 0.0
+        cdef double total = 0.0, farthest = 0.0, gap
+        for t in range(n - 1 if self.bits != NULL else 0, 0, -1):
+            r = <Py_ssize_t> (uniform(self.bits) * (t + 1))
+            self.order[t], self.order[r] = self.order[r], self.order[t]
+        t = 0
+        while t < n:
+            if t + ROWS_AHEAD < n:
+                r = self.order[t + ROWS_AHEAD]
+                prefetch_row(self.rows, r)
+                PREFETCH(&self.variates[r])
+                PREFETCH(&self.conjugates[r])
+                prefetch_number(self.norms2, r)
+                prefetch_number(self.y, r)
+            i = self.order[t]
+            gap = self.move(i, &loss, &miss, &moved, &away)
+            if moved == 0.0 and away > self.reach:
+                # The last active row takes its turn.
+                n -= 1
+                self.order[t], self.order[n] = self.order[n], self.order[t]
+                continue
+            total += gap * self.mass_of(i)
+            farthest = max(farthest, moved)
+            t += 1
+        self.n_active = n
+        self.reach = farthest if farthest > 0.0 else INFINITY
+        if self.fit_intercept:
+            # As `recenter`.
+            self.intercept[0] -= self.balance / self.beta
+        return total
 
 
 def smooth_losses(
@@ -240,3 +246,38 @@ def smooth_losses(
                 below -= mass[i] * c[i] * low[i]
             changes += mass[i] * (c[i] - a[i]) * (c[i] - a[i])
     return smooth, exact, below, above, changes
+
+
+def smooth_losses_along(
+    ends, const double[::1] mass, const double[::1] a, const double[::1] z,
+    const double[::1] moves, double length, double width,
+):
+    """Sum smooth losses at some length of a step, and their slope along it.
+
+    Parameters
+    ----------
+    ends, mass, a, z, width
+        Those of :func:`smooth_losses`.
+    moves : ndarray of shape (n,)
+        How far the step moves each prediction.
+    length : float
+        Share of the step.
+
+    Returns
+    -------
+    value, slope : float
+        Sums of P g and of P c times the move.
+    """
+    cdef const double[::1] low = ends[0], high = ends[1]
+    cdef Py_ssize_t i, n = z.shape[0]
+    cdef double s, c, away = 0.0, value = 0.0, slope = 0.0
+    with nogil:
+        for i in range(n):
+            s = z[i] + length * moves[i] + width * a[i]
+            c = proximal(s, width, low[i], high[i], &away)
+            value += mass[i] * (
+                loss_at(s - width * c, low[i], high[i])
+                + width / 2 * (c * c - a[i] * a[i])
+            )
+            slope += mass[i] * c * moves[i]
+    return value, slope

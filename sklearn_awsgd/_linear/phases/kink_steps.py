@@ -5,7 +5,9 @@ and need no rounding. The first rows are drawn by what is learned of them; then 
 set aside the rows that have nothing to say, and stop by the duality gap of the rows as
 they are met. A pass over all rows tells how far that is true. Where sweeps become slow,
 the rows that were not set aside are solved by Newton's method with multipliers. Of rows
-that are far more than their columns all are, after the draws of plain AW-SGD.
+that are far more than their columns all are: after the draws of plain AW-SGD first
+some, drawn in proportion to their gradients and weighed by one over that, then more of
+them. Passes over all are few, and what a step promises may end them.
 
 Constants were chosen on the sets that ``multipliers.py`` names, and on cover_2v4,
 "rare normal" and "rare correlated".
@@ -16,13 +18,21 @@ from dataclasses import replace
 
 import numpy as np
 
-from sklearn_awsgd._linear.curvature import MOST_PARAMETERS, expectation
+from sklearn_awsgd._linear.curvature import (
+    MOST_PARAMETERS,
+    expectation,
+    systematic_sample,
+)
+from sklearn_awsgd._linear.objectives import Evaluation
 from sklearn_awsgd._linear.phases.descent import Report
 from sklearn_awsgd._linear.phases.dual import curvature_ratio, hold_intercept
 from sklearn_awsgd._linear.phases.kinks import POLISHED
 from sklearn_awsgd._linear.phases.multipliers import (
     CURVATURE_ROWS_PER_COLUMN,
+    FIRST_WIDTH,
     RowsInPlay,
+    begin_far,
+    begin_near,
     minimize_with_multipliers,
 )
 from sklearn_awsgd._linear.phases.sampling import count_first_draws, sample_first
@@ -39,6 +49,9 @@ LEAST_KINK_TOL = 1e-10
 LEAST_VALUE = 1e-10
 # Flops of all rows' curvature below which rounding decides in any case.
 TINY = 5e4
+# Numbers in rows up to which several sweeps are one call, and how many at most.
+NUMBERS_IN_CALL = 40_000
+MOST_IN_CALL = 8
 # What a sweep costs, in passes over the same rows; sweeps whose rate is looked at
 # together, at least; and the passes that Newton's method takes.
 SWEEP_COST = 4.0
@@ -48,6 +61,16 @@ NEWTON_PASSES = 25
 # step costs at most, in passes, where there are no sweeps.
 NEWTON_CALLS = 100_000
 CHEAP_NEWTON_STEP = 1.5
+# Where rows are far more than columns, those that are drawn to begin with, for each
+# column and as a share of all; how many times as many are next, and the most; their
+# least slope; and how well they are solved, between these two.
+DRAWN_PER_COLUMN = 50
+SHARE_DRAWN = 1 / 32
+DRAWN_GROWTH = 4
+LARGEST_SHARE_DRAWN = 1 / 4
+LEAST_ROUNDED = 0.05
+DRAWN_TOL = 0.02
+BEST_DRAWN_TOL = 0.002
 # How well the rows in play are solved, relative to what is asked for in the end.
 SHARE_IN_PLAY = 0.7
 # Rounds of Newton's method, each with the rows that the last one missed.
@@ -92,7 +115,7 @@ class KinkRun:
         Objective below which rounding decides.
     budget : Budget
         What is left after them.
-    record : callable
+    record : callable, default=None
         Called after each pass with the number of passes so far, the objective, its gap
         or NaN, and the parameters or None for those of the task.
 
@@ -102,7 +125,7 @@ class KinkRun:
         The last one, of all rows.
     """
 
-    def __init__(self, task, objective, problem, least, budget, record):
+    def __init__(self, task, objective, problem, least, budget, record=None):
         self.task, self.problem, self.budget = task, problem, budget
         self.least = least
         self._record, self._n_recorded = record, 0
@@ -111,7 +134,7 @@ class KinkRun:
         # What is tried: where passes cost nothing, rounding may decide.
         is_tiny = self.objective.newton_flops() <= TINY
         self.goal = min(self.tol, POLISHED) if is_tiny else self.tol
-        self.here, self._cost = None, 0.0
+        self.here, self._cost, self._least_expected = None, 0.0, -math.inf
 
     @property
     def n_passes(self):
@@ -135,14 +158,22 @@ class KinkRun:
 
     def _is_within(self, tol):
         here = self.here
-        return here is not None and here.gap <= tol * max(here.value, self.least)
+        if here is None:
+            return False
+        left = min(here.gap, here.value - self._least_expected)
+        return left <= tol * max(here.value, self.least)
+
+    def estimate(self, least):
+        """Learn what the minimum is at least, as far as steps tell."""
+        self._least_expected = max(self._least_expected, least)
 
     def spend(self, cost, value, gap=np.nan, v=None):
         """Count passes, or parts of one, and record what they have led to."""
         self._cost += cost
         while self._n_recorded < self.n_passes:
             self._n_recorded += 1
-            self._record(self._n_recorded, value, gap, v)
+            if self._record is not None:
+                self._record(self._n_recorded, value, gap, v)
 
     def look(self, v):
         """Evaluate parameters on all rows."""
@@ -152,9 +183,12 @@ class KinkRun:
     def sweep(self):
         """Sweep until the tolerance is reached, or Newton's method is quicker."""
         problem, task, gaps, ratio = self.problem, self.task, [], 1.0
+        # Of few rows, several sweeps take the time of their call.
+        numbers = max(self.objective.n_nonzero, 1)
+        times = min(max(NUMBERS_IN_CALL // numbers, 1), MOST_IN_CALL)
         while not self.is_spent:
-            share = problem.n_active / task.n_samples
-            gap, value = problem.sweep()
+            share = times * problem.n_active / task.n_samples
+            gap, value = problem.sweep(times)
             self.spend(share, value + gap)
             gaps.append(gap)
             goal = self.goal * max(value + gap, self.least)
@@ -166,11 +200,14 @@ class KinkRun:
                 # The gap over that of the rows as they were met, at least.
                 ratio = max(self.here.gap / max(gap, 1e-300), 2 * ratio)
                 problem.activate()
-            if self._is_slow(gaps, goal / ratio):
+            if self._is_slow(gaps, goal / ratio, times):
                 return
 
-    def _is_slow(self, gaps, goal):
-        """Return whether sweeps would take longer than Newton's method."""
+    def _is_slow(self, gaps, goal, times):
+        """Return whether sweeps would take longer than Newton's method.
+
+        There is a gap for so many sweeps.
+        """
         if self.task.n_features >= MOST_PARAMETERS or len(gaps) <= N_RATES:
             return False
         # Of the last half of the sweeps, as single ones are uneven.
@@ -179,9 +216,9 @@ class KinkRun:
             # Rounding has taken what sweeps could tell, or they lead nowhere.
             return True
         rate = (gaps[-1] / gaps[-1 - n]) ** (1 / n)
-        n_sweeps = math.log(max(gaps[-1] / max(goal, 1e-300), 1.0)) / -math.log(rate)
+        n_calls = math.log(max(gaps[-1] / max(goal, 1e-300), 1.0)) / -math.log(rate)
         newton = newton_step_cost(self.objective, self.problem.n_active)
-        return SWEEP_COST * n_sweeps > NEWTON_PASSES * newton
+        return SWEEP_COST * times * n_calls > NEWTON_PASSES * newton
 
     def solve_swept(self):
         """Go on by Newton's method from what the sweeps have left."""
@@ -197,8 +234,52 @@ class KinkRun:
         if not (self.is_there or self.is_spent):
             self.solve(np.arange(self.task.n_samples), self._slopes(v))
 
-    def solve(self, rows, variates):
-        """Go on by Newton's method, with these rows in play and variates of all."""
+    def solve_drawn(self):
+        """Solve some rows that are drawn, then more of them, and in the end all."""
+        task, n, v = self.task, self.task.n_samples, self.task.parameters()
+        mass = np.broadcast_to(1 / n if task.data.mass is None else task.data.mass, n)
+        chances, value = self._chances(v, mass)
+        self.spend(1, value, v=v)
+        rng = np.random.Generator(task.generator)
+        n_drawn = max(DRAWN_PER_COLUMN * len(v), math.ceil(SHARE_DRAWN * n))
+        is_near, tol = False, min(DRAWN_TOL, max(self.tol, BEST_DRAWN_TOL))
+        while n_drawn <= LARGEST_SHARE_DRAWN * n:
+            rows, times = systematic_sample(chances, n_drawn, rng)
+            few = task.on_rows(task.data.X[rows], rows)
+            few.data.mass = mass[rows] * times
+            few.data.mass /= few.data.mass.sum()
+            nothing = np.zeros(len(rows))
+            play = RowsInPlay(few, np.arange(len(rows)), nothing)
+            start = begin_near(play, v, tol) if is_near else begin_far(play, v, nothing)
+            run = KinkRun(few, few.make_objective(), None, self.least, self.budget)
+            best = minimize_with_multipliers(play, start, (tol, self.least), run, rng)[
+                0
+            ]
+            v = best.v
+            self.spend(run.n_passes * play.n_rows / n, value, v=v)
+            is_near, n_drawn = True, DRAWN_GROWTH * n_drawn
+        task.set_parameters(v)
+        self.solve(np.arange(n), np.zeros(n), is_near)
+
+    def _chances(self, v, mass):
+        """Return what to draw rows in proportion to, and the objective.
+
+        That is the size of their gradients, kinks rounded over a width of the distance
+        that rows have from them: those that may yet cross one count, too.
+        """
+        z, (low, high) = self._predict(v), self._ends
+        beyond = np.maximum(low - z, z - high)
+        losses = np.maximum(beyond, 0)
+        width = FIRST_WIDTH * math.sqrt(np.mean(losses**2))
+        slopes = np.clip(1 + beyond / max(width, 1e-300), LEAST_ROUNDED, 1)
+        value = mass @ losses + self.task.penalty.l2 / 2 * v[:-1] @ v[:-1]
+        return mass * slopes * np.sqrt(self.task.data.norms2 + 1), value
+
+    def solve(self, rows, variates, is_near=False):
+        """Go on by Newton's method, with these rows in play and variates of all.
+
+        The latter do not matter close to the optimum.
+        """
         task = self.task
         rng = np.random.Generator(task.generator)
         v, goal = task.parameters(), SHARE_IN_PLAY * self.goal
@@ -206,20 +287,38 @@ class KinkRun:
             if len(rows) > MOST_COPIED * task.n_samples:
                 rows = np.arange(task.n_samples)
             play = RowsInPlay(task, rows, variates)
-            v, variates[rows], reached = minimize_with_multipliers(
-                play, v, variates[rows], (goal, self.least), self, rng
+            if is_near:
+                start = begin_near(play, v, goal)
+            else:
+                start = begin_far(play, v, variates[rows])
+            best, variates[rows], reached = minimize_with_multipliers(
+                play, start, (goal, self.least), self, rng
             )
-            self.look(v)
+            v = best.v
+            if reached and play.share == 1:
+                # All that a look would tell is known.
+                gap = best.value - self.objective.lower_bound()
+                self.here = Evaluation(v, best.value, best.gradient, gap, None)
+            else:
+                self.look(v)
             if self.is_there or self.is_spent or not reached:
                 return
             # With the rows that are not on the line of their variate.
             rows = np.union1d(rows, np.flatnonzero(variates != self._slopes(v)))
 
+    @property
+    def _ends(self):
+        """Where the losses of all rows are flat."""
+        return self.task.loss.flat_ends(self.task.target.numbers())
+
+    def _predict(self, v):
+        """Return the predictions of all rows."""
+        parts = self.task.data.blocks.map(lambda X, part: X.dot(v[:-1]) + v[-1])
+        return np.concatenate(list(parts)).astype(np.float64, copy=False)
+
     def _slopes(self, v):
         """Return the derivatives of all rows."""
-        low, high = self.task.loss.flat_ends(self.task.target.numbers())
-        parts = self.task.data.blocks.map(lambda X, part: X.dot(v[:-1]) + v[-1])
-        z = np.concatenate(list(parts))
+        z, (low, high) = self._predict(v), self._ends
         self.spend(1, self.here.value, self.here.gap, v)
         return np.where(z < low, -1.0, np.where(z > high, 1.0, 0.0))
 
@@ -288,7 +387,7 @@ def take_kink_steps(task, hold, draws, budget, log):
             run.objective.mix_dual(*problem.dual_point())
             run.look(task.parameters())
     elif fresh:
-        run.solve(np.arange(task.n_samples), np.zeros(task.n_samples))
+        run.solve_drawn()
     else:
         run.solve_warm()
     return outcome, Report(run.here, run.n_passes, run.converged)

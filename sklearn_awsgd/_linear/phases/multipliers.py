@@ -16,15 +16,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sklearn_awsgd._kernels._kinks import smooth_losses
+from sklearn_awsgd._kernels._kinks import smooth_losses, smooth_losses_along
 from sklearn_awsgd._linear.blocks import Blocks
 from sklearn_awsgd._linear.curvature import InverseCurvature, add_penalty
 from sklearn_awsgd._linear.phases.descent import SUFFICIENT
 from sklearn_awsgd._linear.sums import LinearSums
 
 # The first width, relative to how far rows are from where their multiplier is a slope
-# of the loss; and what it is divided by when few steps were enough.
+# of the loss. Near the optimum, rows that lie within it of a kink, for each column, or
+# what rounding over it adds to the rows that lie beyond, relative to the tolerance. And
+# what it is divided by when few steps were enough.
 FIRST_WIDTH = 3.0
+NEAR_PER_COLUMN = 60
+LITTLE = 3.0
 SHRINKING = 3
 FEW_STEPS = 2
 # How well one width is solved, relative to what the next multipliers will gain.
@@ -36,6 +40,14 @@ CURVATURE_ROWS_PER_COLUMN = 64
 FLAT = 0.5
 # Gain of a step, relative to the objective, that rounding hides.
 ROUNDING_STEP = 1e-14
+# What a step leaves at most, in what the next one promises: at least, and relative to
+# what the last one gained of what it had promised.
+LEAST_TRUST = 1.5
+TRUST = 2.0
+# That is believed once a step, of which so much was taken at least, has left no more
+# than this share of what was promised.
+LEAST_LENGTH = 0.5
+SHARE_LEFT = 0.2
 MOST_ALONG_STEP = 60
 # Sets of multipliers, and steps for each.
 MOST_WIDTHS = 60
@@ -55,6 +67,16 @@ class Place:
     gain: float  # what other multipliers gain at least
 
 
+@dataclass
+class MultiplierStart:
+    """Where a search begins."""
+
+    v: np.ndarray
+    z: np.ndarray  # predictions of the rows in play
+    a: np.ndarray  # their multipliers
+    width: float  # over which kinks are rounded first
+
+
 class RowsInPlay:
     """Some rows, and the lines that all others lie on.
 
@@ -72,25 +94,27 @@ class RowsInPlay:
         data, y = task.data, task.target.numbers()
         n = task.n_samples
         mass = np.full(n, 1 / n) if data.mass is None else data.mass
-        everything = len(rows) == n
-        X = data.X if everything else data.X[rows]
         low, high = task.loss.flat_ends(y)
-        # f*(a), where f is a line: the loss is a z - f*(a).
-        ends = np.where(variates < 0, low, high)
-        at_rest = mass * variates
-        at_rest[rows] = 0.0
-        is_moved = at_rest != 0
-        self.constant = -at_rest[is_moved] @ ends[is_moved]
-        self.slopes = np.zeros(task.n_features + 1)
-        if is_moved.any():
+        self.constant, self.slopes = 0.0, np.zeros(task.n_features + 1)
+        if len(rows) == n:
+            # A slice is read where it lies.
+            rows = slice(None)
+        else:
+            at_rest = mass * variates
+            at_rest[rows] = 0.0
+            # f*(a), where f is a line: the loss is a z - f*(a).
+            is_low, is_high = at_rest < 0, at_rest > 0
+            self.constant -= at_rest[is_low] @ low[is_low]
+            self.constant -= at_rest[is_high] @ high[is_high]
             for more in data.blocks.map(lambda X, part: X.T.dot(at_rest[part])):
                 self.slopes[:-1] += more
             self.slopes[-1] = at_rest.sum()
         self.alpha, self.fit_intercept = task.penalty.l2, task.fit_intercept
         self.ends, self.mass = (low[rows], high[rows]), mass[rows]
+        X, y, norms2 = data.X[rows], y[rows], data.norms2[rows]
         blocks = Blocks(X, data.blocks.n_threads)
-        self.sums = LinearSums(blocks, task.loss, y[rows], self.mass, data.norms2[rows])
-        self.n_rows, self.share = len(rows), len(rows) / n
+        self.sums = LinearSums(blocks, task.loss, y, self.mass, norms2)
+        self.n_rows, self.share = len(y), len(y) / n
 
     def predict(self, v):
         """Return the predictions of the rows."""
@@ -153,59 +177,90 @@ class RowsInPlay:
         return -(InverseCurvature.from_hessian(hessian, cost=0.0) @ here.gradient)
 
 
-def first_width(play, z, a):
-    """Return the width to begin with."""
-    low, high = play.ends
+def begin_far(play, v, a):
+    """Return the MultiplierStart of a search that begins far from the optimum.
+
+    With a multiplier for each row: an array `a`.
+    """
+    z, (low, high) = play.predict(v), play.ends
     # Where the multiplier is a slope of the loss: between these two.
     begin = np.where(a <= -1, -np.inf, np.where(a <= 0, low, high))
     end = np.where(a >= 1, np.inf, np.where(a >= 0, high, low))
     far = np.maximum(begin - z, 0) + np.maximum(z - end, 0)
     far = far[far > 0]
-    return FIRST_WIDTH * np.sqrt(np.mean(far**2)) if len(far) else 1.0
+    width = FIRST_WIDTH * np.sqrt(np.mean(far**2)) if len(far) else 1.0
+    return MultiplierStart(v, z, a, width)
 
 
-def minimize_with_multipliers(play, v, a, goal, run, rng):
+def begin_near(play, v, tol):
+    """Return the MultiplierStart of a search that begins close to the optimum.
+
+    Its width is so small that not many rows lie next to a kink, or that rounding kinks
+    over it would matter less than the tolerance. The multipliers are the derivatives
+    when that is done.
+    """
+    z, (low, high) = play.predict(v), play.ends
+    beyond = np.maximum(np.maximum(low - z, z - high), 0.0)
+    little = LITTLE * tol * (play.mass @ beyond) / max(play.mass @ (beyond > 0), 1e-300)
+    distances = np.minimum(np.abs(z - low), np.abs(z - high))
+    n_near = min(NEAR_PER_COLUMN * play.sums.n_columns, play.n_rows - 1)
+    width = max(np.partition(distances, n_near)[n_near], little, 1e-300)
+    a, nothing = np.empty(play.n_rows), np.zeros(play.n_rows)
+    smooth_losses(play.ends, play.mass, nothing, z, width, a)
+    return MultiplierStart(v, z, a, width)
+
+
+def minimize_with_multipliers(play, start, goal, run, rng):
     """Minimise over the rows in play, the others on their lines.
+
+    It ends by the duality gap of these rows, or by an estimate. The smooth objective is
+    nowhere above that with kinks, so its minimum, as far as Newton's method knows that,
+    bounds the minimum sought.
 
     Parameters
     ----------
     play : RowsInPlay
         Rows.
-    v : ndarray of shape (n_features + 1,)
+    start : MultiplierStart
         Where to start.
-    a : ndarray of shape (n_rows,)
-        First multipliers of the rows in play.
     goal : tuple of float
-        Relative duality gap to reach on these rows, and the least objective that it is
-        relative to.
+        Relative suboptimality to reach on these rows, and the least objective that it
+        is relative to.
     run : KinkRun
-        Its objective is told of dual points, and it counts what is spent.
+        Its objective is told of dual points; it counts what is spent and keeps what is
+        estimated.
     rng : numpy.random.Generator
         Draws curvature samples.
 
     Returns
     -------
-    v : ndarray of shape (n_features + 1,)
+    best : Place
         Where the objective of these rows was least.
     a : ndarray of shape (n_rows,)
         The last multipliers.
     reached : bool
         Whether the goal was reached.
     """
-    z, objective = play.predict(v), run.objective
-    width, best = first_width(play, z, a), None
+    v, z, a, width = start.v, start.z, start.a, start.width
+    objective, best = run.objective, None
     for _ in range(MOST_WIDTHS):
-        here = play.place(v, z, a, width, objective)
+        here, before = play.place(v, z, a, width, objective), None
         for n_steps in range(MOST_NEWTON_STEPS):
             if best is None or here.value < best.value:
                 best = here
-            gap = best.value - objective.lower_bound()
-            if gap <= goal[0] * max(best.value, goal[1]):
-                return best.v, here.c, True
+            gap, enough = best.value - objective.lower_bound(), goal[0]
+            enough *= max(best.value, goal[1])
+            if gap <= enough:
+                return best, here.c, True
             if run.is_spent:
-                return best.v, here.c, False
+                return best, here.c, False
             step = play.newton_step(here, a, width, rng)
             left = -(here.gradient @ step) / 2
+            if before is not None and left <= SHARE_LEFT * before[1]:
+                below = here.smooth - _trust(before, here, left) * left
+                run.estimate(below)
+                if best.value - below <= enough:
+                    return best, here.c, True
             if left <= ROUNDING_STEP * abs(here.smooth):
                 # Rounding hides what the step gains: it is taken as it is.
                 end = here.v + step
@@ -214,36 +269,51 @@ def minimize_with_multipliers(play, v, a, goal, run, rng):
                 break
             if left <= SHARE_OF_GAIN * here.gain:
                 break
-            new = _search(play, here, step, left, a, width, objective)
+            new, length = _search(play, here, step, left, a, width, objective)
             # What the rows that are not in play lack is not known.
             certified = gap if play.share == 1 else np.nan
             run.spend(play.share, best.value, certified, best.v)
             if new is None:
                 break
+            before = (here.smooth, left) if length >= LEAST_LENGTH else None
             here = new
         if n_steps <= FEW_STEPS:
             width /= SHRINKING
         v, z, a = here.v, here.z, here.c
-    return best.v, a, False
+    return best, a, False
+
+
+def _trust(before, here, left):
+    """Return how much more than it promises a step may gain, by what the last one did.
+
+    `before` has the objective before that, and what was promised.
+    """
+    value, promised = before
+    promised -= left
+    ratio = (value - here.smooth) / promised if promised > 0 else np.inf
+    return TRUST * max(ratio, LEAST_TRUST)
 
 
 def _search(play, here, step, left, a, width, objective):
-    """Return the Place near the minimum along a step; None if rounding hides it.
+    """Return the Place near the minimum along a step, and the share of it taken.
 
-    A trial costs a look at the predictions alone.
+    None and 0 if rounding hides it. A trial costs a look at the predictions alone.
     """
     moves, lines = play.predict(step), play.slopes @ step
-    c, slope = np.empty_like(here.c), -2 * left
+    slope = -2 * left
     # Where the slope is negative, and where it is positive, with what it is there.
     low, high, length = (0.0, slope), None, 1.0
     for _ in range(MOST_ALONG_STEP):
-        v, z = here.v + length * step, here.z + length * moves
-        smooth = smooth_losses(play.ends, play.mass, a, z, width, c)[0]
+        v = here.v + length * step
+        smooth, end = smooth_losses_along(
+            play.ends, play.mass, a, here.z, moves, length, width
+        )
         smooth += play.slopes @ v + play.constant + play.alpha / 2 * v[:-1] @ v[:-1]
-        end = (play.mass * c) @ moves + lines + play.alpha * v[:-1] @ step[:-1]
+        end += lines + play.alpha * v[:-1] @ step[:-1]
         enough = smooth <= here.smooth + SUFFICIENT * length * slope
         if enough and (abs(end) <= FLAT * -slope or (end < 0 and high is None)):
-            return play.place(v, z, a, width, objective)
+            z = here.z + length * moves
+            return play.place(v, z, a, width, objective), length
         if end > 0:
             # Illinois: an end that stays counts half, so that the other one comes.
             low = low if high is None else (low[0], low[1] / 2)
@@ -251,6 +321,6 @@ def _search(play, here, step, left, a, width, objective):
         elif enough and high is not None:
             low, high = (length, end), (high[0], high[1] / 2)
         else:
-            return None
+            break
         length = (low[0] * high[1] - high[0] * low[1]) / (high[1] - low[1])
-    return None
+    return None, 0.0
