@@ -22,7 +22,12 @@ from sklearn_awsgd._kernels._rows import Rows
 
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
 from sklearn_awsgd._linear.blocks import Blocks
-from sklearn_awsgd._linear.columns import SHARE_COPIED, SparseColumns, weighted_gram
+from sklearn_awsgd._linear.columns import (
+    SHARE_COPIED,
+    DenseColumns,
+    SparseColumns,
+    weighted_gram,
+)
 from sklearn_awsgd._linear.objectives import penalized_bound
 from sklearn_awsgd._linear.phases.working_set import FEWEST_FEATURES
 from sklearn_awsgd._linear.sums import LinearSums
@@ -70,6 +75,23 @@ def test_columns_are_copied_as_they_are_asked_for(index, dtype):
     assert matrix.shape == (2, 40)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_dense_columns_are_kept_while_they_are_few(dtype):
+    X = np.random.default_rng(0).standard_normal((40, 60)).astype(dtype)
+    columns = DenseColumns(Blocks(X, parts=[slice(0, 15), slice(15, 40)]))
+    kept = 0
+    for which in ([7, 3], [0, 3, 59], range(0, 20, 2), range(31, 60), range(60), [5]):
+        which = np.array(which)
+        matrix, places = columns.take(which)
+        assert matrix.flags.c_contiguous
+        assert_array_equal(matrix[places], X[:, which].T)
+        n_kept = len(matrix)
+        # More than half of them are none too many, if they are asked for together.
+        assert n_kept <= max(SHARE_COPIED * 60, len(which), kept)
+        kept = n_kept
+    assert kept == 60
+
+
 @pytest.mark.parametrize("form", [*FORMS, lambda X: np.ascontiguousarray(X[:, :9])])
 def test_known_predictions_spare_products_with_the_rows(form):
     rng = np.random.default_rng(0)
@@ -88,12 +110,14 @@ def test_known_predictions_spare_products_with_the_rows(form):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("fit_intercept", [True, False])
-def test_minimum_of_a_model_by_columns(form, fit_intercept):
+@pytest.mark.parametrize("is_same", [True, False], ids=["same h", "any h"])
+def test_minimum_of_a_model_by_columns(form, fit_intercept, is_same):
     """The subgradient of the model contains zero at what the kernel returns."""
     rng = np.random.default_rng(1)
     columns = rng.standard_normal((9, 40)) * (rng.random((9, 40)) < 0.6)
     columns = columns.astype(np.float32).astype(float)
     which, h = np.array([8, 1, 2, 5, 6]), rng.random(40)
+    h = np.full(40, 1.5) if is_same else h
     gradient, v = rng.standard_normal(6), rng.standard_normal(6)
     v[2], l1, l2 = 0.0, 0.7, 0.3
     gradient[-1] *= fit_intercept

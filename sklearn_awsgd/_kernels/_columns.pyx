@@ -6,7 +6,7 @@ Columns are the rows of the transposed matrix: CSC of rows is CSR of columns.
 
 import numpy as np
 
-from libc.math cimport fabs, sqrt
+from libc.math cimport NAN, fabs, isnan, sqrt
 
 from scipy.linalg.cython_blas cimport dsyrk
 from scipy.linalg.cython_lapack cimport dposv
@@ -115,19 +115,31 @@ def correlate(Rows columns, const Py_ssize_t[::1] which, const double[::1] c):
     return products
 
 
+cdef extern from *:
+    """
+    WIDE static void add_weighted_dense(
+        double a, const double* x, const double* h, Py_ssize_t n, double* total
+    ) {
+        for (Py_ssize_t i = 0; i < n; i++)
+            total[i] += a * (h[i] * x[i]);
+    }
+    """
+    void add_weighted_dense(
+        double a, const double* x, const double* h, Py_ssize_t n, double* total
+    ) noexcept nogil
+
+
 cdef inline void add_weighted(
     double a, const Row* column, const double* h, double* total
 ) noexcept nogil:
     """total += a h x, row by row."""
     cdef Py_ssize_t m, i
-    cdef const double* x = column.values
     if column.indices == NULL:
-        for i in range(column.size):
-            total[i] += a * (h[i] * x[i])
+        add_weighted_dense(a, column.values, h, column.size, total)
         return
     for m in range(column.size):
         i = column.indices[m]
-        total[i] += a * (h[i] * x[m])
+        total[i] += a * (h[i] * column.values[m])
 
 
 cdef inline double weighted_square(const Row* column, const double* h) noexcept nogil:
@@ -151,6 +163,8 @@ cdef class _Model:
     cdef const Py_ssize_t[::1] which
     cdef const double[::1] h, gradient, v
     cdef double l1, l2, total_h
+    # The curvature of all rows, if it is the same; else NaN.
+    cdef double same_h
     cdef double[::1] d, curvature
     cdef double[::1] weighed  # h times the move of each row
     cdef Py_ssize_t[::1] used  # coordinates that were not zero at the last full sweep
@@ -166,6 +180,7 @@ cdef class _Model:
         self.columns, self.which, self.h = columns, which, h
         self.gradient, self.v, self.l1, self.l2 = gradient, v, l1, l2
         self.total_h = np.sum(h)
+        self.same_h = h[0] if np.all(h == h[0]) else NAN
         self.d, self.curvature, self.weighed = np.zeros(p + 1), np.empty(p), np.zeros(n)
         self.used, self.n_used, self.n_past = np.empty(p, dtype=np.intp), 0, 0
         self.past = np.empty((N_EXTRAPOLATED + 1, p + 1))
@@ -188,8 +203,17 @@ cdef class _Model:
         if change == 0.0:
             return 0.0
         self.d[j] += change
-        add_weighted(change, &column, &self.h[0], &self.weighed[0])
+        self.add(change, &column, &self.weighed[0])
         return fabs(change) * self.curvature[j]
+
+    cdef void add(
+        self, double change, const Row* column, double* weighed
+    ) noexcept nogil:
+        """Add h times what a change of its coefficient moves the rows of a column."""
+        if isnan(self.same_h):
+            add_weighted(change, column, &self.h[0], weighed)
+        else:
+            axpy(change * self.same_h, column, weighed)
 
     cdef double step_intercept(self) noexcept nogil:
         """Minimise along the intercept; return what its slope was."""
@@ -307,7 +331,7 @@ cdef class _Model:
             lower += self.l1 * (fabs(self.v[j] + new) - fabs(self.v[j] + old))
             lower += self.l2 / 2 * (new - old) * (new + old)
             get_row(self.columns, self.which[j], &column)
-            add_weighted(new - old, &column, &self.h[0], &self.weighed_ahead[0])
+            self.add(new - old, &column, &self.weighed_ahead[0])
         for i in range(self.h.shape[0]):
             if self.h[i] > 0.0:
                 old, new = self.weighed[i], self.weighed_ahead[i]

@@ -3,7 +3,8 @@
 
 import numpy as np
 
-from libc.math cimport ilogb, isfinite, ldexp, sqrt
+from libc.math cimport isfinite, ldexp, sqrt
+from libc.string cimport memcpy
 
 from sklearn_awsgd._kernels._rows cimport PREFETCH
 from sklearn_awsgd._kernels._samplers cimport uniform
@@ -25,8 +26,11 @@ FIRST_LEVEL = N_LEVELS - 1 - HEADROOM
 
 cdef inline Py_ssize_t power_of_four(double value) noexcept nogil:
     """The exponent, rounded down; `value` is positive and finite."""
-    # Shifts round down where divisions would round to zero.
-    return ilogb(value) >> 1
+    cdef unsigned long long bits
+    memcpy(&bits, &value, sizeof(double))
+    # Shifts round down where divisions would round to zero. Numbers that have no
+    # exponent of their own are as small as any.
+    return (<Py_ssize_t> (bits >> 52) - 1023) >> 1
 
 
 cdef class LevelDraws(RandomSampler):

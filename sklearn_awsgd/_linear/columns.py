@@ -1,5 +1,6 @@
 """Columns of the rows, and a linear model with an l1 penalty on some of them."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from threading import Lock
 
@@ -20,8 +21,9 @@ from sklearn_awsgd._kernels._rows import Rows
 from sklearn_awsgd._linear.curvature import expectation
 from sklearn_awsgd._linear.objectives import penalized_bound
 
-# Share of the numbers of a sparse matrix from which on all of its columns are copied.
-# Chosen on newsgroups and "wide sparse" of bench_every_loss.py.
+# Share of the numbers of a sparse matrix from which on all columns are copied, and of
+# dense columns up to which they are kept. Chosen on newsgroups and
+# "wide sparse" of bench_every_loss.py.
 SHARE_COPIED = 0.5
 # Models of the losses on some columns, sweeps of coordinate descent for each, and
 # trials of a step along its minimiser.
@@ -30,11 +32,11 @@ MOST_SWEEPS = 60
 STEP_TRIALS = 8
 # Where these sweeps do not solve a model, or it leaves so much of the largest slope, or
 # so many times as many coefficients as rows are not zero, a matrix of their curvature
-# does it, of so many at most. Chosen on the sets "genes" and "chain" of
+# does it, of so many at most. Chosen on newsgroups and the sets "genes" and "chain" of
 # bench_every_loss.py and on cases of tests/tools/fuzz.py.
 SLOW_MODEL = 0.5
 MANY_COEFFICIENTS = 2
-MOST_SETTLED = 300
+MOST_SETTLED = 600
 # Gain, relative to the gap that is small enough, of a model that has come to nothing.
 STALLED = 1e-3
 # Slopes of the next model that count as zero, relative to the largest of this one.
@@ -50,8 +52,36 @@ SUFFICIENT = 1e-4
 VALUE_ERROR = 1e-15
 
 
-class SparseColumns:
-    """The columns of a CSR matrix, copied when they are first asked for.
+class KeptColumns(ABC):
+    """The columns of a matrix in memory, copied when they are first asked for.
+
+    Parameters
+    ----------
+    n_features : int
+        Number of columns.
+    """
+
+    def __init__(self, n_features):
+        # Copies, and where they are; -1 for what has not been copied.
+        self._columns, self._places = None, np.full(n_features, -1, dtype=np.intp)
+        # Several problems may ask at the same time.
+        self._lock = Lock()
+
+    def take(self, which):
+        """Return a matrix whose rows are columns, and which of these are meant."""
+        with self._lock:
+            missing = which[self._places[which] < 0]
+            if len(missing) or self._columns is None:
+                self._copy(missing, which)
+            return self._columns, self._places[which]
+
+    @abstractmethod
+    def _copy(self, missing, wanted):
+        """Copy columns, some of those that are wanted."""
+
+
+class SparseColumns(KeptColumns):
+    """The columns of a CSR matrix.
 
     A reading of the rows copies those that are missing. Where few columns matter, this
     takes a fraction of the time of a copy of the matrix; else that is made.
@@ -63,41 +93,61 @@ class SparseColumns:
     """
 
     def __init__(self, X):
+        super().__init__(X.shape[1])
         self._X, self._rows = X, Rows(X)
         self._counts = count_numbers(self._rows)
-        # Copies, and where they are; -1 for what has not been copied.
         self._columns = sparse.csr_array((0, X.shape[0]))
-        self._places = np.full(X.shape[1], -1, dtype=np.intp)
-        # Several problems may ask at the same time.
-        self._lock = Lock()
 
-    def take(self, which):
-        """Return a matrix whose rows are columns, and which of these are meant."""
-        with self._lock:
-            missing = which[self._places[which] < 0]
-            if len(missing):
-                self._copy(missing)
-            return self._columns, self._places[which]
-
-    def _copy(self, which):
+    def _copy(self, missing, wanted):
         """Copy columns, or all if these are too many."""
-        before, counts = self._columns, self._counts[which]
+        before, counts = self._columns, self._counts[missing]
         n_before, n_rows = before.shape
         most = min(SHARE_COPIED * self._X.nnz, np.iinfo(np.int32).max)
         if before.nnz + counts.sum() > most:
             self._columns = self._X.tocsc().T
             self._places = np.arange(len(self._places))
             return
-        values, indices, indptr = collect(self._rows, which, counts)
-        self._columns = sparse.csr_array((n_before + len(which), n_rows))
+        values, indices, indptr = collect(self._rows, missing, counts)
+        self._columns = sparse.csr_array((n_before + len(missing), n_rows))
         self._columns.data = np.append(before.data, values)
         self._columns.indices = np.append(before.indices, indices)
         self._columns.indptr = np.append(before.indptr, before.indptr[-1] + indptr[1:])
-        self._places[which] = np.arange(n_before, n_before + len(which))
+        self._places[missing] = np.arange(n_before, n_before + len(missing))
 
 
-class BlockColumns:
-    """Columns that are collected from blocks of rows: dense ones, or those of a source.
+class DenseColumns(KeptColumns):
+    """The columns of dense rows.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        The rows.
+    """
+
+    def __init__(self, blocks):
+        super().__init__(blocks.shape[1])
+        self._blocks, self._buffer = blocks, np.empty((0, blocks.shape[0]))
+
+    def _copy(self, missing, wanted):
+        """Copy columns behind the others; the latter are forgotten if too many."""
+        n_before = 0 if self._columns is None else len(self._columns)
+        most = SHARE_COPIED * len(self._places)
+        if n_before + len(missing) > max(most, len(wanted)):
+            self._places[:] = -1
+            missing, n_before, self._buffer = wanted, 0, self._buffer[:0]
+        n_columns = n_before + len(missing)
+        if n_columns > len(self._buffer):
+            # Twice as large, so that what is there is copied a few times only.
+            larger = np.empty((max(n_columns, 2 * n_before), self._buffer.shape[1]))
+            larger[:n_before] = self._buffer[:n_before]
+            self._buffer = larger
+        self._columns = self._buffer[:n_columns]
+        copy_dense(self._blocks, missing, self._columns[n_before:])
+        self._places[missing] = np.arange(n_before, n_columns)
+
+
+class SourceColumns:
+    """Columns of the rows of a source, collected block by block each time.
 
     Parameters
     ----------
@@ -110,25 +160,30 @@ class BlockColumns:
 
     def take(self, which):
         """Return a matrix whose rows are columns, and which of these are meant."""
-        numbers, n_rows = np.arange(len(which)), self._blocks.shape[0]
+        numbers = np.arange(len(which))
         if self._blocks.is_sparse:
             parts = list(self._blocks.map(lambda X, part: X[:, which]))
             return sparse.vstack(parts).tocsc().T, numbers
-        columns = np.empty((len(which), n_rows))
-
-        def copy(X, part):
-            columns[:, part] = X[:, which].T
-
-        for _ in self._blocks.map(copy):
-            pass
+        columns = np.empty((len(which), self._blocks.shape[0]))
+        copy_dense(self._blocks, which, columns)
         return columns, numbers
+
+
+def copy_dense(blocks, which, columns):
+    """Copy columns of dense rows to the rows of an array."""
+
+    def copy(X, part):
+        columns[:, part] = X[:, which].T
+
+    for _ in blocks.map(copy):
+        pass
 
 
 def make_columns(data):
     """Return the columns of Data."""
     if sparse.issparse(data.X):
         return SparseColumns(data.X)
-    return BlockColumns(data.blocks)
+    return SourceColumns(data.blocks) if data.is_source else DenseColumns(data.blocks)
 
 
 def weighted_gram(columns, h):
@@ -180,7 +235,7 @@ class ColumnModel:
 
     Parameters
     ----------
-    columns : SparseColumns or BlockColumns
+    columns : KeptColumns or SourceColumns
         Columns.
     loss : Loss
         A smooth loss.
@@ -368,7 +423,9 @@ class ColumnModel:
                 first = np.argmin(shares)
                 move += shares[first] * (end - move)
                 zeroed.append(first)
-                columns = np.column_stack([columns, solve(np.eye(size)[first])])
+                unit = np.zeros(size)
+                unit[first] = 1.0
+                columns = np.column_stack([columns, solve(unit)])
         except LinAlgError:
             return here
         step = np.zeros_like(here.v)
