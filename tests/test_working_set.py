@@ -117,7 +117,7 @@ def test_minimum_of_a_model_by_columns(form, fit_intercept, is_same):
     columns = rng.standard_normal((9, 40)) * (rng.random((9, 40)) < 0.6)
     columns = columns.astype(np.float32).astype(float)
     which, h = np.array([8, 1, 2, 5, 6]), rng.random(40)
-    h = np.full(40, 1.5) if is_same else h
+    h = np.full(40, 0.1) if is_same else h
     gradient, v = rng.standard_normal(6), rng.standard_normal(6)
     v[2], l1, l2 = 0.0, 0.7, 0.3
     gradient[-1] *= fit_intercept
