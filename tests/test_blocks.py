@@ -1,5 +1,8 @@
 """Sums over blocks of rows: what they add up to, whatever the number of threads."""
 
+import threading
+import time
+
 import numpy as np
 import pytest
 from helpers import SMOOTH_LOSSES
@@ -169,6 +172,39 @@ def test_threads_change_no_bit(Estimator, loss, layout, small_blocks, rng):
                 np.testing.assert_array_equal(
                     model.history_[name], models[0].history_[name]
                 )
+
+
+@pytest.mark.parametrize("n_threads", [2, 3, 8])
+def test_threads_share_calls_and_do_not_run_far_ahead(n_threads):
+    """The thread that wants the results makes calls, too."""
+    most = _blocks.RESULTS_AHEAD * n_threads
+    blocks, lock = Blocks(np.zeros((2, 1)), n_threads), threading.Lock()
+    made, callers, wanted = [], set(), 0
+
+    def call(k):
+        with lock:
+            made.append(k)
+            callers.add(threading.get_ident())
+            assert k < wanted + most
+        time.sleep(1e-4)
+        return -k
+
+    for k, result in enumerate(blocks.run(call, [(k,) for k in range(60)])):
+        assert result == -k
+        wanted = k + 1
+    assert sorted(made) == list(range(60))
+    assert threading.get_ident() in callers
+    assert 1 < len(callers) <= n_threads
+
+
+def test_results_that_nobody_wants_any_more():
+    blocks, made = Blocks(np.zeros((2, 1)), n_threads=3), []
+    results = blocks.run(made.append, [(k,) for k in range(1000)])
+    next(results)
+    results.close()
+    # All threads are free again.
+    assert list(blocks.run(lambda k: k, [(1,), (2,), (3,)])) == [1, 2, 3]
+    assert len(made) <= 1 + _blocks.RESULTS_AHEAD * 3
 
 
 def test_a_failure_in_a_thread_is_told(small_blocks, rng):

@@ -4,9 +4,9 @@ Which rows a block has depends on their number and length alone, and results com
 order of the blocks: a sum is the same bit by bit, whatever the number of threads.
 """
 
-from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from threading import Condition
 
 import numpy as np
 from scipy import sparse
@@ -18,7 +18,7 @@ from sklearn_awsgd._linear.curvature import systematic_sample
 # Python, some 20 microseconds each, do not show.
 NUMBERS_IN_BLOCK = 2**19
 FEWEST_IN_BLOCK = 8192
-# Blocks that a thread may be ahead of the sum: their results wait in memory.
+# Blocks that each thread may be ahead of the sum: their results wait in memory.
 RESULTS_AHEAD = 2
 
 
@@ -59,8 +59,8 @@ class Blocks:
         return [(rows_between(self._X, part), part) for part in parts]
 
     @cached_property
-    def _pool(self):
-        return ThreadPoolExecutor(self.n_threads)
+    def _helpers(self):
+        return ThreadPoolExecutor(self.n_threads - 1)
 
     def map(self, function):
         """Yield ``function(X, part)`` of each block, in their order.
@@ -77,13 +77,14 @@ class Blocks:
             for arguments in calls:
                 yield function(*arguments)
             return
-        waiting = deque()
-        for arguments in calls:
-            waiting.append(self._pool.submit(function, *arguments))
-            if len(waiting) > RESULTS_AHEAD * self.n_threads:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+        shared = SharedCalls(function, calls, RESULTS_AHEAD * self.n_threads)
+        for _ in range(min(self.n_threads, len(calls)) - 1):
+            self._helpers.submit(shared.work)
+        try:
+            for k in range(len(calls)):
+                yield shared.result(k)
+        finally:
+            shared.stop()
 
     def take(self, rows):
         """Return some rows, by their rising numbers: a view where none is left out."""
@@ -98,6 +99,79 @@ class Blocks:
     def sample(self, size, n_rows, rng):
         """Draw rows for a curvature, as `systematic_sample` does."""
         return systematic_sample(size, n_rows, rng)
+
+
+class SharedCalls:
+    """Calls that a thread makes together with helpers, and their results in order.
+
+    Whoever is free takes the next call. Where a call is short, this is quicker than to
+    hand each of them over, and the thread that wants the results does not wait idly.
+
+    Parameters
+    ----------
+    function : callable
+        What is called.
+    calls : list of tuple
+        Its arguments.
+    n_ahead : int
+        How many calls may have been taken that the results wanted do not need yet.
+    """
+
+    def __init__(self, function, calls, n_ahead):
+        self._function, self._calls, self._n_ahead = function, calls, n_ahead
+        self._n_taken, self._wanted, self._results = 0, 0, {}
+        self._changed = Condition()
+
+    def work(self):
+        """Help until all calls are taken."""
+        while (k := self._take(may_wait=True)) is not None:
+            self._call(k)
+
+    def result(self, k):
+        """Return the result of call k; they have to be asked for in their order."""
+        with self._changed:
+            self._wanted = k
+            self._changed.notify_all()
+        while k not in self._results:
+            mine = self._take(may_wait=False)
+            if mine is not None:
+                self._call(mine)
+                continue
+            with self._changed:
+                self._changed.wait_for(lambda: k in self._results)
+        result, error = self._results.pop(k)
+        if error is not None:
+            raise error
+        return result
+
+    def stop(self):
+        """Let helpers take no more calls."""
+        with self._changed:
+            self._n_taken = len(self._calls)
+            self._changed.notify_all()
+
+    def _take(self, may_wait):
+        """Return the number of a call that is to be made; None if there is none."""
+        with self._changed:
+            while True:
+                k = self._n_taken
+                if k == len(self._calls):
+                    return None
+                if k < self._wanted + self._n_ahead:
+                    self._n_taken += 1
+                    return k
+                if not may_wait:
+                    return None
+                self._changed.wait()
+
+    def _call(self, k):
+        try:
+            outcome = self._function(*self._calls[k]), None
+        except BaseException as error:
+            outcome = None, error
+        with self._changed:
+            self._results[k] = outcome
+            self._changed.notify_all()
 
 
 def row_slices(n_samples, n_nonzero):
