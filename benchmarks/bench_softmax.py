@@ -9,7 +9,7 @@ CPU time. The optimum is the lowest objective that anybody has found, ours with
 
 Constants of softmax regression were chosen while looking at the sets in SEEN; those of
 the mean curvature of many classes on "coco", photographs by their rarest label, and
-digits. "threads" compares the wall time of two threads with that of one.
+digits.
 
 Real data are read from the folder given by ``--data`` or the environment variable
 SKLEARN_AWSGD_DATA; without it only the other sets are run. Results are stored when all
@@ -20,8 +20,6 @@ import _common  # noqa: F401, I001  (sets the number of threads first)
 
 import argparse
 import os
-import time
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -152,23 +150,6 @@ def run_set(name, X, y, alpha, cap, n_seeds):
     return rows
 
 
-def run_threads(X, y, n_runs=3):
-    """Return the least wall seconds of one and two threads, in interleaved runs."""
-    times, coefs = {1: [], 2: []}, {}
-    for _ in range(n_runs):
-        for n_jobs in times:
-            model = AWSGDClassifier("multinomial", n_jobs=n_jobs, random_state=0)
-            start = time.perf_counter()
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                model.fit(X, y)
-            times[n_jobs].append(time.perf_counter() - start)
-            coefs[n_jobs] = model.coef_
-    one, two = min(times[1]), min(times[2])
-    same = bool(np.array_equal(coefs[1], coefs[2]))
-    return {"one thread": one, "two": two, "ratio": one / two, "same": same}
-
-
 def main():
     """Run all sets and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -179,7 +160,7 @@ def main():
     parser.add_argument("--sets", nargs="*")
     options = parser.parse_args()
     names = options.sets or [s for s in SETS if options.data or s not in REAL]
-    rows, threads = [], []
+    rows = []
     # The first fits of a process load what the others find.
     run_set("iris", *load("iris", None), 1.0, 0.0, 1)
     for name in names:
@@ -188,9 +169,6 @@ def main():
             new = run_set(name, X, y, alpha, options.cap, options.seeds)
             show(f"{name} {X.shape}, alpha={alpha}", new)
             rows += new
-        if name in ("mnist", "tall"):
-            threads.append({"set": name, **run_threads(X, y)})
-            show("Wall seconds", threads[-1:])
 
     def ratios(names):
         found = [row["ratio"] for row in rows if row["set"] in names]
@@ -208,7 +186,7 @@ def main():
         "cap in seconds": options.cap,
     }
     if names == SETS:
-        save("softmax", {"rows": rows, "threads": threads, "summary": summary})
+        save("softmax", {"rows": rows, "summary": summary})
     for text, value in summary.items():
         print(f"{text}: {value}")
 

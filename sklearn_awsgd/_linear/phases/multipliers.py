@@ -121,24 +121,53 @@ class RowsInPlay:
         parts = self.sums.blocks.map(lambda X, part: X.dot(v[:-1]) + v[-1])
         return np.concatenate(list(parts)).astype(np.float64, copy=False)
 
-    def correlate(self, weights):
-        """Return the sum of weights times rows, and of the weights."""
-        total = np.zeros(self.sums.n_columns)
-        for more in self.sums.blocks.map(lambda X, part: X.T.dot(weights[part])):
+    def correlate(self, weigh):
+        """Return the sum of weights times rows, and of the weights on each side.
+
+        `weigh` returns the weights of a slice of the rows.
+        """
+
+        def visit(X, part):
+            weights = weigh(part)
+            below = np.minimum(weights, 0).sum()
+            return X.T.dot(weights), np.array([below, weights.sum() - below])
+
+        total, sides = np.zeros(self.sums.n_columns), np.zeros(2)
+        for more, more_of_sides in self.sums.blocks.map(visit):
             total[:-1] += more
-        total[-1] = weights.sum()
-        return total
+            sides += more_of_sides
+        total[-1] = sides.sum()
+        return total, sides
+
+    def smooth_along(self, here, moves, length, a, width):
+        """Return the sum of smooth losses at some length of a step, and its slope."""
+        low, high = self.ends
+
+        def visit(X, part):
+            ends, mass, z = (low[part], high[part]), self.mass[part], here.z[part]
+            return np.array(
+                smooth_losses_along(ends, mass, a[part], z, moves[part], length, width)
+            )
+
+        return sum(self.sums.blocks.map(visit))
 
     def place(self, v, z, a, width, objective):
         """Return the Place of v, and tell the objective of its dual point."""
-        c = np.empty(self.n_rows)
-        smooth, exact, below, above, changes = smooth_losses(
-            self.ends, self.mass, a, z, width, c
-        )
-        weights = self.mass * c
-        gradient = self.correlate(weights) + self.slopes
+        (low, high), c, sums = self.ends, np.empty(self.n_rows), []
+
+        def smooth(part):
+            ends, mass = (low[part], high[part]), self.mass[part]
+            found = smooth_losses(ends, mass, a[part], z[part], width, c[part])
+            sums.append((part.start, found))
+            return mass * c[part]
+
+        gradient, sides = self.correlate(smooth)
+        # In the order of the rows, whatever thread was first.
+        found = np.sum([found for _, found in sorted(sums)], axis=0)
+        smooth, exact, below, above, changes = found
+        gradient += self.slopes
         lines = self.slopes @ v + self.constant + self.alpha / 2 * v[:-1] @ v[:-1]
-        self._mix_dual(weights, gradient, below, above, objective)
+        self._mix_dual(c, gradient, sides, (below, above), objective)
         gradient[:-1] += self.alpha * v[:-1]
         if not self.fit_intercept:
             gradient[-1] = 0.0
@@ -146,23 +175,22 @@ class RowsInPlay:
             v, z, c, smooth + lines, exact + lines, gradient, width / 2 * changes
         )
 
-    def _mix_dual(self, weights, mean, below, above, objective):
+    def _mix_dual(self, c, mean, sides, conjugates, objective):
         """Tell an objective of a dual point, made feasible as it does itself."""
-        total = below + above + self.constant
+        total = sum(conjugates) + self.constant
         if not self.fit_intercept:
             objective.mix_dual(total, mean[:-1].copy())
             return
-        if abs(mean[-1]) > 1e-3 * np.abs(weights).sum():
+        if abs(mean[-1]) > 1e-3 * np.abs(sides).sum():
             # Too far from being one.
             return
         # Rows of the side with the larger sum are scaled down.
-        is_larger = weights > 0 if mean[-1] > 0 else weights < 0
-        size = abs(weights[is_larger].sum())
-        share = abs(mean[-1]) / max(size, 1e-300)
+        k, side_of = (1, np.maximum) if mean[-1] > 0 else (0, np.minimum)
+        share = abs(mean[-1]) / max(abs(sides[k]), 1e-300)
         if share >= 1:
             return
-        larger = self.correlate(np.where(is_larger, weights, 0.0))
-        total -= share * (above if mean[-1] > 0 else below)
+        larger, _ = self.correlate(lambda part: self.mass[part] * side_of(c[part], 0))
+        total -= share * conjugates[k]
         objective.mix_dual(total, mean[:-1] - share * larger[:-1])
 
     def newton_step(self, here, a, width, rng):
@@ -305,9 +333,7 @@ def _search(play, here, step, left, a, width, objective):
     low, high, length = (0.0, slope), None, 1.0
     for _ in range(MOST_ALONG_STEP):
         v = here.v + length * step
-        smooth, end = smooth_losses_along(
-            play.ends, play.mass, a, here.z, moves, length, width
-        )
+        smooth, end = play.smooth_along(here, moves, length, a, width)
         smooth += play.slopes @ v + play.constant + play.alpha / 2 * v[:-1] @ v[:-1]
         end += lines + play.alpha * v[:-1] @ step[:-1]
         enough = smooth <= here.smooth + SUFFICIENT * length * slope
