@@ -82,6 +82,7 @@ bench: .venv/package .venv/extra-test
 	$(BIN)/python benchmarks/bench_time_aware.py
 	$(BIN)/python benchmarks/bench_dask.py
 	$(BIN)/python benchmarks/bench_small.py
+	$(BIN)/python benchmarks/bench_threads.py
 
 # The long forms of what the tests do in short: each takes from minutes to hours. What
 # they compile, they compile in copies of the tree.

@@ -1,8 +1,8 @@
 """Matrix factorization against its peers, in one run.
 
 Run with ``OMP_NUM_THREADS=1``. Parts: ``figure4``, ``mnist``, ``inpainting``,
-``movielens``, ``cost``, ``safety``; choose with ``--only``. The data folder is
-``--data`` or the environment variable SKLEARN_AWSGD_DATA; without it the parts that
+``movielens``, ``cost``, ``parts``, ``safety``; choose with ``--only``. The data folder
+is ``--data`` or the environment variable SKLEARN_AWSGD_DATA; without it the parts that
 need it run on scikit-learn's digits, or not at all, and say so. libmf, cmfrec and
 scikit-surprise take part when they are installed. Times are CPU seconds.
 
@@ -27,6 +27,7 @@ import platform
 import time
 import warnings
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 from scipy import sparse
@@ -34,6 +35,8 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 
 from sklearn_awsgd import AWSGDMatrixFactorization, matrix_from_entries
+from sklearn_awsgd._factorization import training
+from sklearn_awsgd._solver.runs import solve
 from sklearn_awsgd.samplers import RowColumnSampler
 
 RESULTS = Path(__file__).parent / "results" / "factorization.json"
@@ -528,6 +531,39 @@ def bench_cost(options):
     return result
 
 
+def bench_parts(options):
+    """Nanoseconds of the parts of a learned update, one after the other."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(5923, 784))
+    X[rng.random(X.shape) < 0.5] = np.nan
+    result = {}
+    for k in (10, 50):
+        opened = {}
+
+        def keep(problem, sampler, opened=opened, **settings):
+            opened.update(problem=problem, sampler=sampler)
+            return solve(problem, sampler, **settings)
+
+        with mock.patch.object(training, "solve", keep):
+            ours(k, 0, 2, sampler="row_column").fit(X)
+        problem, sampler = opened["problem"], opened["sampler"]
+        times = {"draw": [], "learn": [], "step, entries in order": []}
+        for _ in range(20 * options.turns):
+            points, seconds = cpu(sampler.draw_points, 50_000)
+            times["draw"].append(seconds)
+            weights = 1 / points["q"]
+            problem.step_points(points, weights)
+            times["learn"].append(cpu(sampler.observe_points, points)[1])
+            order = np.lexsort((points["j"], points["i"]))
+            points, weights = points[order], weights[order]
+            times["step, entries in order"].append(
+                cpu(problem.step_points, points, weights)[1]
+            )
+        for part, seconds in times.items():
+            result[f"K={k}, {part}"] = float(np.median(seconds) / 50_000 * 1e9)
+    return result
+
+
 def bench_safety(options):
     """Fits that end with a number that is not finite, or with an error."""
     rng = np.random.default_rng(0)
@@ -559,6 +595,7 @@ PARTS = {
     "inpainting": bench_inpainting,
     "movielens": bench_movielens,
     "cost": bench_cost,
+    "parts": bench_parts,
     "safety": bench_safety,
 }
 

@@ -237,6 +237,36 @@ def entry_costs():
 
 
 @page
+def entry_parts():
+    """Return nanoseconds of the parts of a learned update."""
+    rows = []
+    for name, ns in read("factorization")["parts"].items():
+        factors, part = name.split(", ", 1)
+        rows.append({"factors": factors, "part": part, "ns": ns})
+    parts = list(dict.fromkeys(row["part"] for row in rows))
+    return table(
+        pivot(rows, "factors", "part", lambda row: row["ns"]),
+        ("factors", "{factors}"),
+        *of_keys({part: part for part in parts}),
+    )
+
+
+@page
+def threads():
+    """Return wall seconds of fits in one thread and in two."""
+    return table(
+        read("threads")["rows"],
+        ("data", "{set}"),
+        ("loss", "{loss}"),
+        ("one thread", "{one thread:.3f} s"),
+        ("two", "{two:.3f} s"),
+        ("one / two", "{ratio:~}"),
+        ("products alone", "{products alone:~}"),
+        ("coefficients", lambda row: "the same" if row["same"] else "different"),
+    )
+
+
+@page
 def ratings_ending():
     """Return where fits of ratings end, over seeds."""
     return table(
