@@ -75,6 +75,8 @@ class MultiplierStart:
     z: np.ndarray  # predictions of the rows in play
     a: np.ndarray  # their multipliers
     width: float  # over which kinks are rounded first
+    # Curvature of each row for the first step, in terms of 1 / width.
+    curved: np.ndarray | None = None
 
 
 class RowsInPlay:
@@ -193,12 +195,13 @@ class RowsInPlay:
         total -= share * conjugates[k]
         objective.mix_dual(total, mean[:-1] - share * larger[:-1])
 
-    def newton_step(self, here, a, width, rng):
+    def newton_step(self, here, width, rng, curved=None):
         """Return Newton's step."""
-        is_free = (np.abs(here.c) < 1) & (here.c != 0)
+        if curved is None:
+            curved = (np.abs(here.c) < 1) & (here.c != 0)
         most = max(CURVATURE_ROWS_PER_COLUMN * self.sums.n_columns, 1000)
-        n_rows = self.n_rows if np.count_nonzero(is_free) <= most else most
-        hessian, _ = self.sums.hessian(is_free / width, 0.0, n_rows, rng)
+        n_rows = self.n_rows if np.count_nonzero(curved) <= most else most
+        hessian, _ = self.sums.hessian(curved / width, 0.0, n_rows, rng)
         if not self.fit_intercept:
             hessian[:, -1] = 0
         add_penalty(np.einsum("ii->i", hessian), self.alpha, self.fit_intercept)
@@ -235,7 +238,8 @@ def begin_near(play, v, tol):
     width = max(np.partition(distances, n_near)[n_near], little, 1e-300)
     a, nothing = np.empty(play.n_rows), np.zeros(play.n_rows)
     smooth_losses(play.ends, play.mass, nothing, z, width, a)
-    return MultiplierStart(v, z, a, width)
+    # Those of both sides of a kink tell the curvature ahead better than those of one.
+    return MultiplierStart(v, z, a, width, (distances <= width) / 2)
 
 
 def minimize_with_multipliers(play, start, goal, run, rng):
@@ -270,7 +274,7 @@ def minimize_with_multipliers(play, start, goal, run, rng):
         Whether the goal was reached.
     """
     v, z, a, width = start.v, start.z, start.a, start.width
-    objective, best = run.objective, None
+    objective, best, curved = run.objective, None, start.curved
     for _ in range(MOST_WIDTHS):
         here, before = play.place(v, z, a, width, objective), None
         for n_steps in range(MOST_NEWTON_STEPS):
@@ -282,7 +286,8 @@ def minimize_with_multipliers(play, start, goal, run, rng):
                 return best, here.c, True
             if run.is_spent:
                 return best, here.c, False
-            step = play.newton_step(here, a, width, rng)
+            step = play.newton_step(here, width, rng, curved)
+            curved = None
             left = -(here.gradient @ step) / 2
             if before is not None and left <= SHARE_LEFT * before[1]:
                 below = here.smooth - _trust(before, here, left) * left
