@@ -252,9 +252,8 @@ class KinkRun:
             play = RowsInPlay(few, np.arange(len(rows)), nothing)
             start = begin_near(play, v, tol) if is_near else begin_far(play, v, nothing)
             run = KinkRun(few, few.make_objective(), None, self.least, self.budget)
-            best = minimize_with_multipliers(play, start, (tol, self.least), run, rng)[
-                0
-            ]
+            goal = tol, self.least
+            best, _, _ = minimize_with_multipliers(play, start, goal, run, rng)
             v = best.v
             self.spend(run.n_passes * play.n_rows / n, value, v=v)
             is_near, n_drawn = True, DRAWN_GROWTH * n_drawn
