@@ -8,9 +8,12 @@ time, all contestants of a row in one run; compiling by numba is not counted.
 
 All contestants solve the same problem: there is no intercept, which some of the peers
 penalise and others do not, but a constant column among the features of narrow data,
-which all penalise. skglm and celer take part where they are installed.
+which all penalise. glum, skglm and celer take part where they are installed.
 
-With an l1 penalty, alpha is a share of the least at which all coefficients are zero.
+Ratings and timestamps of MovieLens are regressions on who rated what, a column for each
+user and film. With an l1 penalty, alpha is a share of the least at which all
+coefficients are zero.
+
 Constants of ours were chosen on the sets in SEEN or on sets alike: on newsgroups/0,
 "wide sparse" and "genes" those of the working sets of features, on the others those of
 the descents; what is for few rows on rows like "few rows" and "few factors", of other
@@ -25,6 +28,7 @@ import _common  # noqa: F401, I001  (sets the number of threads first)
 import argparse
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from _common import save, show
@@ -45,6 +49,7 @@ from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
 
 EPSILON = 0.1
 GRID = [1, 2, 5, 10, 20, 40, 80, 160, 320, 1000, 5000]
+MOST_COLUMNS_OF_GLUM = 3000
 TOLS = [1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-8]
 SEEN = (
     "newsgroups/0",
@@ -60,6 +65,8 @@ SEEN = (
     "few rows",
     "few factors",
 )
+BINARY = "w8a a9a cover_2v4 mammography mnist/0 coco/0 newsgroups/0".split()
+SHARES = (0.1, 0.01, 0.001)
 CLASSIFIED = ("log_loss", "hinge", "squared_hinge")
 
 
@@ -135,9 +142,36 @@ def few(name, is_class):
     return X, z > 0 if is_class else z
 
 
+def houses():
+    """Return generated rows like those of a census, skewed, and a capped target."""
+    rng = np.random.default_rng(14)
+    n = 20_640
+    income, size = rng.lognormal(1.2, 0.45, n), rng.lognormal(7, 0.7, n)
+    rooms = rng.lognormal(1.6, 0.3, n) * income**0.2
+    place = rng.standard_normal((n, 2)) @ [[2, -1.7], [0, 0.5]]
+    age = rng.uniform(1, 52, n)
+    X = [income, age, rooms, rooms / 5 * rng.lognormal(0, 0.1, n), size]
+    X += [rng.lognormal(1, 0.2, n), *place.T]
+    y = 0.4 * income + 0.01 * age - 0.1 * np.abs(place).sum(axis=1)
+    y = np.minimum(y + rng.laplace(0, 0.5, n), 3)
+    return np.column_stack(X), (y - y.mean()) / y.std()
+
+
+def entries(target, folder):
+    """Return who rated what, a column for each, and a target of MovieLens."""
+    z = np.load(Path(folder) / "movielens_100k.npz", allow_pickle=False)
+    n, y = len(z["user"]), z[target].astype(float)
+    columns = np.stack([z["user"].astype(int), 943 + z["item"].astype(int)], axis=1)
+    places = columns.ravel(), 2 * np.arange(n + 1)
+    X = sparse.csr_matrix((np.ones(2 * n), *places), shape=(n, 943 + 1682))
+    return X, (y - y.mean()) / y.std()
+
+
 def load_case(case, folder):
     """Return the rows and targets of a case."""
     name, is_class = case.data, case.loss in CLASSIFIED
+    if name in ("rating", "timestamp"):
+        return entries(name, folder)
     if name in ("wide sparse", "words", "chain"):
         return {"wide sparse": wide, "words": words, "chain": chain}[name](is_class)
     if name.startswith("few"):
@@ -154,6 +188,8 @@ def load_case(case, folder):
         rng = np.random.default_rng(5)
         X = rng.standard_normal((100_000, 60))
         y = X @ rng.standard_normal(60) + rng.standard_t(3, size=len(X))
+    elif name == "houses":
+        X, y = houses()
     elif name.startswith("rare"):
         X, y = rare(name)
     else:
@@ -315,6 +351,10 @@ def installed_peers(case, X, l1, l2):
     """Yield peers that need not be installed, as `peers` does."""
     n, alpha = X.shape[0], l1 + l2
     try:
+        import glum
+    except ImportError:
+        glum = None
+    try:
         import skglm
     except ImportError:
         skglm = None
@@ -322,6 +362,21 @@ def installed_peers(case, X, l1, l2):
         import celer
     except ImportError:
         celer = None
+    families = {"log_loss": "binomial", "squared_error": "gaussian"}
+    # It has a matrix of the curvature of all features.
+    if glum and case.loss in families and X.shape[1] <= MOST_COLUMNS_OF_GLUM:
+        yield (
+            "glum",
+            TOLS,
+            lambda tol: glum.GeneralizedLinearRegressor(
+                alpha=alpha,
+                l1_ratio=l1 / alpha,
+                family=families[case.loss],
+                fit_intercept=False,
+                gradient_tol=tol,
+                max_iter=200,
+            ),
+        )
     if skglm and l1 > 0:
         settings = {"max_iter": 200, "fit_intercept": False}
         # Its tolerance is one of slopes, which are as small as alpha.
@@ -376,7 +431,7 @@ def run_case(case, folder, cap, n_seeds):
     best = min(v for runs in found.values() for _, v in runs)
     runs, warm = [], set()
     for peer, grid, make in peers(case, X, l1, l2):
-        if peer in ("skglm", "celer") and peer not in warm:
+        if peer in ("glum", "skglm", "celer") and peer not in warm:
             warm.add(peer)
             fit(make(grid[0]), X, y)
         spent = 0.0
@@ -493,8 +548,18 @@ def cases(has_data):
     for name in ("few rows", "few factors"):
         losses = ("log_loss", "hinge", "squared_hinge", "epsilon_insensitive")
         found += [Case(name, loss) for loss in losses]
-    if has_data:
-        found += [Case(name, "hinge") for name in ("w8a", "cover_2v4", "mammography")]
+    losses = ("squared_error", "huber", "epsilon_insensitive")
+    regressions = ["houses"] + ["rating", "timestamp"] * has_data
+    for name in regressions:
+        found += [Case(name, loss) for loss in losses]
+        found += [Case(name, "squared_error", "l1", share) for share in SHARES]
+    found += [Case("diabetes", "huber", alpha=1e-2)]
+    found += [Case("diabetes", "squared_error", "l1", share) for share in SHARES]
+    for name in BINARY if has_data else ():
+        found += [Case(name, loss) for loss in ("hinge", "squared_hinge")]
+        if not name.startswith("newsgroups"):
+            found += [Case(name, "log_loss", "l1", share) for share in SHARES]
+        found.append(Case(name, "log_loss", "elasticnet", 0.01))
     return found
 
 
