@@ -9,18 +9,58 @@ from scipy.linalg.cython_blas cimport dgemv
 
 from sklearn_awsgd._kernels._losses cimport Loss
 from sklearn_awsgd._kernels._rows cimport (
-    DENSE, FLOAT64, INT64, Row, Rows, axpy, dot, get_row
+    DENSE, FLOAT64, INT64, Row, Rows, axpy, dot, get_row, sparse_axpy, sparse_dot
 )
 
 cdef extern from *:
     """
+    #include <stdint.h>
+    #include <string.h>
+
     /* Single precision to double. */
     WIDE static void widen(const float* x, Py_ssize_t n, double* result) {
         for (Py_ssize_t k = 0; k < n; k++)
             result[k] = x[k];
     }
+    /* A number or zero, without a branch that nobody can predict. */
+    static inline double number_if(int is_meant, double number) {
+        uint64_t bits;
+        memcpy(&bits, &number, sizeof bits);
+        bits &= -(uint64_t) is_meant;
+        memcpy(&number, &bits, sizeof bits);
+        return number;
+    }
+
+    /* Derivatives of each side, zeros elsewhere; sums of losses, of derivatives times
+       scores and of derivatives are added to totals. */
+    static void add_sides(
+        const double* losses, const double* derivatives, const double* scores,
+        Py_ssize_t n, double* lower, double* upper, double* lower_totals,
+        double* upper_totals
+    ) {
+        double a0 = lower_totals[0], a1 = lower_totals[1], a2 = lower_totals[2];
+        double b0 = upper_totals[0], b1 = upper_totals[1], b2 = upper_totals[2];
+        for (Py_ssize_t k = 0; k < n; k++) {
+            int is_upper = derivatives[k] > 0.0;
+            lower[k] = number_if(!is_upper, derivatives[k]);
+            upper[k] = number_if(is_upper, derivatives[k]);
+            a0 += number_if(!is_upper, losses[k]);
+            b0 += number_if(is_upper, losses[k]);
+            a1 += lower[k] * scores[k];
+            b1 += upper[k] * scores[k];
+            a2 += lower[k];
+            b2 += upper[k];
+        }
+        lower_totals[0] = a0; lower_totals[1] = a1; lower_totals[2] = a2;
+        upper_totals[0] = b0; upper_totals[1] = b1; upper_totals[2] = b2;
+    }
     """
     void widen(const float* x, Py_ssize_t n, double* result) noexcept nogil
+    void add_sides(
+        const double* losses, const double* derivatives, const double* scores,
+        Py_ssize_t n, double* lower, double* upper, double* lower_totals,
+        double* upper_totals
+    ) noexcept nogil
 
 
 cdef enum:
@@ -69,8 +109,7 @@ def evaluate(
     cdef Py_ssize_t size, block = 1
     cdef double p = 1.0 / n
     # Sums of P f, P c z and P c of the two sides.
-    cdef double[3] lower, upper
-    cdef bint is_upper
+    cdef double[2][3] totals
     cdef bint in_place = rows.value_kind == FLOAT64 and rows.index_kind != INT64
     cdef bint is_dense = rows.index_kind == DENSE
     cdef bint with_blas = is_dense and d <= SHORT_ROW
@@ -91,8 +130,8 @@ def evaluate(
     gradients[:] = 0.0
     with nogil:
         for k in range(3):
-            lower[k] = 0.0
-            upper[k] = 0.0
+            totals[0][k] = 0.0
+            totals[1][k] = 0.0
         start = 0
         while start < n:
             size = min(block, n - start)
@@ -111,7 +150,10 @@ def evaluate(
                 else:
                     for k in range(size):
                         get_row(rows, start + k, &row)
-                        scores[k] = dot(&row, &v[0])
+                        if is_dense:
+                            scores[k] = dot(&row, &v[0])
+                        else:
+                            scores[k] = sparse_dot(&row, &v[0])
                 for k in range(size):
                     scores[k] += v[d]
             loss.evaluate_many(
@@ -123,15 +165,10 @@ def evaluate(
                     p = mass[start + k]
                 losses[k] *= p
                 derivatives[k] *= p
-                is_upper = derivatives[k] > 0.0
-                sides[0][k] = 0.0 if is_upper else derivatives[k]
-                sides[1][k] = derivatives[k] if is_upper else 0.0
-                lower[0] += 0.0 if is_upper else losses[k]
-                upper[0] += losses[k] if is_upper else 0.0
-                lower[1] += sides[0][k] * scores[k]
-                upper[1] += sides[1][k] * scores[k]
-                lower[2] += sides[0][k]
-                upper[2] += sides[1][k]
+            add_sides(
+                losses, derivatives, scores, size, sides[0], sides[1], totals[0],
+                totals[1],
+            )
             if with_blas:
                 for side in range(2):
                     add_block(values, size, d, sides[side], &gradients[side, 0])
@@ -141,10 +178,14 @@ def evaluate(
                         if block > 1 or predictions is not None:
                             get_row(rows, start + k, &row)
                         side = derivatives[k] > 0.0
-                        axpy(derivatives[k], &row, &gradients[side, 0])
+                        if is_dense:
+                            axpy(derivatives[k], &row, &gradients[side, 0])
+                        else:
+                            sparse_axpy(derivatives[k], &row, &gradients[side, 0])
             start += size
-        sums[0, 0], sums[0, 1], gradients[0, d] = lower[0], lower[1], lower[2]
-        sums[1, 0], sums[1, 1], gradients[1, d] = upper[0], upper[1], upper[2]
+        for side in range(2):
+            sums[side, 0], sums[side, 1] = totals[side][0], totals[side][1]
+            gradients[side, d] = totals[side][2]
 
 
 cdef void block_scores(

@@ -287,6 +287,15 @@ cdef class SquaredError(Loss):
     cdef double curvature(self, double y, double z, double derivative) noexcept nogil:
         return 1.0
 
+    cdef void evaluate_many(
+        self, const double* y, const double* z, Py_ssize_t n, double* losses,
+        double* derivatives, double* curvatures
+    ) noexcept nogil:
+        cdef Py_ssize_t k
+        for k in range(n):
+            losses[k] = squared_error(y[k], z[k], &derivatives[k])
+            curvatures[k] = 1.0
+
 
 cdef class Huber(Loss):
     """The squared error, continued as a line beyond |y - z| = epsilon."""

@@ -64,6 +64,28 @@ cdef inline void get_row(Rows rows, Py_ssize_t i, Row* row) noexcept nogil:
         rows.convert(start, row)
 
 
+cdef inline double sparse_dot(const Row* row, const double* w) noexcept nogil:
+    """<x, w> of a sparse row: in place, as a call takes as long as some numbers."""
+    cdef double even = 0.0, odd = 0.0
+    cdef Py_ssize_t k
+    cdef const double* x = row.values
+    cdef const int* j = row.indices
+    # Two sums: one would wait for each addition.
+    for k in range(0, row.size - 1, 2):
+        even += x[k] * w[j[k]]
+        odd += x[k + 1] * w[j[k + 1]]
+    if row.size % 2:
+        even += x[row.size - 1] * w[j[row.size - 1]]
+    return even + odd
+
+
+cdef inline void sparse_axpy(double a, const Row* row, double* w) noexcept nogil:
+    """w += a x of a sparse row."""
+    cdef Py_ssize_t k
+    for k in range(row.size):
+        w[row.indices[k]] += a * row.values[k]
+
+
 cdef extern from *:
     """
     #if defined(__GNUC__) || defined(__clang__)

@@ -237,19 +237,9 @@ cdef double dense_dot(const double* x, const double* w, Py_ssize_t size) noexcep
 
 cdef double dot(const Row* row, const double* w) noexcept nogil:
     """<x, w>."""
-    cdef double even = 0.0, odd = 0.0
-    cdef Py_ssize_t k
-    cdef const double* x = row.values
-    cdef const int* j = row.indices
-    if j == NULL:
-        return dense_dot(x, w, row.size)
-    # Two sums: one would wait for each addition.
-    for k in range(0, row.size - 1, 2):
-        even += x[k] * w[j[k]]
-        odd += x[k + 1] * w[j[k + 1]]
-    if row.size % 2:
-        even += x[row.size - 1] * w[j[row.size - 1]]
-    return even + odd
+    if row.indices == NULL:
+        return dense_dot(row.values, w, row.size)
+    return sparse_dot(row, w)
 
 
 cdef void axpy(double a, const Row* row, double* w) noexcept nogil:
@@ -258,8 +248,7 @@ cdef void axpy(double a, const Row* row, double* w) noexcept nogil:
     cdef const double* x = row.values
     cdef int one = 1, piece
     if row.indices != NULL:
-        for k in range(size):
-            w[row.indices[k]] += a * x[k]
+        sparse_axpy(a, row, w)
     elif size < BLAS_MIN:
         for k in range(size):
             w[k] += a * x[k]

@@ -8,9 +8,9 @@ from scipy.linalg.blas import dasum
 
 from sklearn_awsgd._kernels import _newton
 from sklearn_awsgd._linear.curvature import (
-    MOST_PARAMETERS,
     InverseCurvature,
     add_penalty,
+    cost_of_pass,
 )
 from sklearn_awsgd._linear.streams.learner import NARROW_SPARSE
 
@@ -50,6 +50,8 @@ class Objective(ABC):
         Whether the curvature of the loss has jumps.
     is_quadratic : bool
         Whether it is the same everywhere.
+    is_wide : bool
+        Whether columns are too many for a matrix of their curvature.
     rows_per_column : int
         Rows of the first curvature sample for each column, at least.
     curvature : ndarray of shape (n_columns, n_columns) or None
@@ -58,7 +60,7 @@ class Objective(ABC):
     """
 
     rows_per_column = 12
-    has_jumps = is_quadratic = False
+    has_jumps = is_quadratic = is_wide = False
     curvature = None
 
     @abstractmethod
@@ -172,11 +174,11 @@ class LinearObjective(Objective):
         return self.n_nonzero**2 / self.n_samples + self.n_columns**3 / 3
 
     def expect_curvature(self, n_rows, rng, floor):
-        if self.n_columns <= MOST_PARAMETERS:
+        if not self.is_wide:
             self.sums.expect_hessian(floor, n_rows, rng)
 
     def inverse_curvature(self, here, n_rows, rng, floor):
-        if self.n_columns > MOST_PARAMETERS:
+        if self.is_wide:
             diagonal = self.sums.hessian_diagonal(here.curvatures, floor)
             add_penalty(diagonal, self.alpha, self.fit_intercept)
             return InverseCurvature.from_diagonal(diagonal)
@@ -194,8 +196,7 @@ class LinearObjective(Objective):
             self.curvature = hessian.copy()
         add_penalty(np.einsum("ii->i", hessian), self.alpha, self.fit_intercept)
         flops += self.n_columns**3 / 30
-        per_row = self.n_nonzero / self.n_samples
-        return hessian, flops / (4 * self.n_samples * (per_row + 5))
+        return hessian, flops / cost_of_pass(self.n_samples, self.n_nonzero)
 
 
 def penalized_bound(value, mean, l1, l2):

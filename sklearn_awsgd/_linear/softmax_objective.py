@@ -6,11 +6,7 @@ import numpy as np
 from scipy.special import entr
 
 from sklearn_awsgd._kernels._newton import Cholesky, mix
-from sklearn_awsgd._linear.curvature import (
-    MOST_PARAMETERS,
-    InverseCurvature,
-    add_penalty,
-)
+from sklearn_awsgd._linear.curvature import InverseCurvature, add_penalty
 from sklearn_awsgd._linear.objectives import Evaluation, Objective
 
 # Up to this many parameters of all classes together, softmax regression has its full
@@ -160,7 +156,7 @@ class SoftmaxObjective(Objective):
         return USUAL_PRODUCTS * n_rows <= MOST_STEP_COST * self.n_samples
 
     def inverse_curvature(self, here, n_rows, rng, floor):
-        if self.n_columns > MOST_PARAMETERS:
+        if self.is_wide:
             diagonal = self.sums.hessian_diagonal(here.v, floor)
             for line in diagonal:
                 add_penalty(line, self.alpha, self.fit_intercept)

@@ -5,6 +5,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import sparse
 from scipy.special import logsumexp
 
 from sklearn_awsgd._kernels._coordinate_rates import make_steps
@@ -23,7 +24,11 @@ from sklearn_awsgd._kernels._rows import Rows
 from sklearn_awsgd._kernels._softmax import SoftmaxProblem
 from sklearn_awsgd._kernels.settings import Penalty, Rate
 from sklearn_awsgd._linear.columns import ColumnModel
-from sklearn_awsgd._linear.curvature import MOST_PARAMETERS
+from sklearn_awsgd._linear.curvature import (
+    MOST_INVERTING,
+    MOST_PARAMETERS,
+    cost_of_inverting,
+)
 from sklearn_awsgd._linear.data import Data
 from sklearn_awsgd._linear.objectives import LinearObjective, best_constant
 from sklearn_awsgd._linear.softmax_objective import SoftmaxObjective
@@ -64,6 +69,15 @@ class Task(ABC):
     def n_features(self):
         """Number of features."""
         return self.data.X.shape[1]
+
+    @property
+    def is_wide(self):
+        """Whether features are too many for a matrix of their curvature."""
+        n_columns, X = self.n_features + 1, self.data.X
+        if n_columns > MOST_PARAMETERS or not sparse.issparse(X):
+            return n_columns > MOST_PARAMETERS
+        cost = cost_of_inverting(n_columns, self.n_samples, X.nnz)
+        return cost > MOST_INVERTING * self.n_models
 
     @property
     def n_models(self):
@@ -188,7 +202,7 @@ class LinearTask(Task):
 
     @property
     def has_proximal_steps(self):
-        return self.n_features < MOST_PARAMETERS
+        return not self.is_wide
 
     def set_constants(self):
         loss = self.loss.rounded(self.target.spread)
@@ -249,6 +263,7 @@ class LinearTask(Task):
             sharp=self.is_smooth,
             alpha_l1=self.penalty.l1,
         )
+        objective.is_wide = self.is_wide
         objective.has_jumps = self.has_jumps
         objective.is_quadratic = isinstance(self.loss, SquaredError)
         return objective
@@ -314,9 +329,11 @@ class SoftmaxTask(Task):
         )
 
     def make_objective(self, width=0.0):
-        return SoftmaxObjective(
+        objective = SoftmaxObjective(
             self.make_sums(), self.penalty.l2, self.fit_intercept, self.penalty.l1
         )
+        objective.is_wide = self.is_wide
+        return objective
 
     def make_sums(self):
         """Return the sums over the rows."""

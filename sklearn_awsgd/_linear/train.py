@@ -5,6 +5,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from sklearn_awsgd._linear.phases.conjugate import (
+    suits_conjugate_gradients,
+    take_conjugate_steps,
+)
 from sklearn_awsgd._linear.phases.dual import plan_dual_steps, take_dual_steps
 from sklearn_awsgd._linear.phases.kept_rows import descend_on_kept_rows
 from sklearn_awsgd._linear.phases.kink_steps import plan_kink_steps, take_kink_steps
@@ -109,6 +113,9 @@ def train_to_optimum(task, draws, budget, log):
         left = budget.after(outcome.n_iter)
         if left.max_passes <= 0:
             return outcome
+        if cost > CHEAP_SPAN and suits_conjugate_gradients(task, left):
+            report = take_conjugate_steps(task, outcome.n_draws, left, log)
+    if report is None:
         outcome, report = descend_within(
             cost, task, draws, outcome, left, log, dual_point
         )

@@ -22,6 +22,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from sklearn_awsgd._linear.blocks import stack_rows
+from sklearn_awsgd._linear.curvature import MOST_PARAMETERS
 from sklearn_awsgd._linear.data import LARGEST_TOTAL, Data, StreamWeights
 from sklearn_awsgd._linear.fitting import train_with_callbacks
 from sklearn_awsgd._linear.objectives import best_constant
@@ -318,6 +319,11 @@ class OnPartitions:
     facts: Facts
 
     has_dual_steps = has_active_rows = False
+
+    @property
+    def is_wide(self):
+        """Whether features are too many for a matrix of their curvature."""
+        return self.n_features >= MOST_PARAMETERS
 
     @property
     def n_samples(self):

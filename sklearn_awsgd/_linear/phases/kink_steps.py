@@ -18,11 +18,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from sklearn_awsgd._linear.curvature import (
-    MOST_PARAMETERS,
-    expectation,
-    systematic_sample,
-)
+from sklearn_awsgd._linear.curvature import expectation, systematic_sample
 from sklearn_awsgd._linear.objectives import Evaluation
 from sklearn_awsgd._linear.phases.descent import Report
 from sklearn_awsgd._linear.phases.dual import curvature_ratio, hold_intercept
@@ -94,8 +90,7 @@ def plan_kink_steps(task):
     value = expectation(task.loss(y, z)[0], task.data.mass)
     curvature = value / task.target.spread**2
     ratio = curvature_ratio(curvature, task.data.mass, task.data.norms2, l2)
-    is_wide = task.n_features >= MOST_PARAMETERS
-    if is_wide and (task.has("coef") or not 0 < ratio <= LARGEST_KINK_RATIO):
+    if task.is_wide and (task.has("coef") or not 0 < ratio <= LARGEST_KINK_RATIO):
         return None
     return hold_intercept(task, curvature if value > 0 else 1.0)
 
@@ -208,7 +203,7 @@ class KinkRun:
 
         There is a gap for so many sweeps.
         """
-        if self.task.n_features >= MOST_PARAMETERS or len(gaps) <= N_RATES:
+        if self.task.is_wide or len(gaps) <= N_RATES:
             return False
         # Of the last half of the sweeps, as single ones are uneven.
         n = max(N_RATES, len(gaps) // 2)
@@ -350,8 +345,8 @@ def take_kink_steps(task, hold, draws, budget, log):
     """
     fresh, least = not task.has("coef"), LEAST_VALUE * task.constant_loss()
     objective, problem, outcome = task.make_objective(), None, Outcome()
-    is_tall = task.n_features < MOST_PARAMETERS
-    is_tall &= newton_step_cost(objective, task.n_samples) <= CHEAP_NEWTON_STEP
+    is_tall = newton_step_cost(objective, task.n_samples) <= CHEAP_NEWTON_STEP
+    is_tall &= not task.is_wide
     if fresh and is_tall:
         outcome = sample_first(task, draws, budget, log)
     elif fresh:
@@ -380,7 +375,7 @@ def take_kink_steps(task, hold, draws, budget, log):
     run = KinkRun(task, objective, problem, least, left, record)
     if problem is not None:
         run.sweep()
-        if not (run.is_there or run.is_spent) and task.n_features < MOST_PARAMETERS:
+        if not (run.is_there or run.is_spent or task.is_wide):
             run.solve_swept()
         elif run.here is None:
             run.objective.mix_dual(*problem.dual_point())

@@ -15,7 +15,6 @@ from dataclasses import replace
 import numpy as np
 
 from sklearn_awsgd._linear.active_rows import ActiveRows
-from sklearn_awsgd._linear.curvature import MOST_PARAMETERS
 from sklearn_awsgd._linear.objectives import LinearObjective
 from sklearn_awsgd._linear.phases.descent import CHEAP, ROUNDING_ERROR, descend
 from sklearn_awsgd._linear.phases.newton import NewtonDirection
@@ -166,7 +165,7 @@ def looks_at_active_rows(task, objective):
     """Return whether to look at active rows alone: where they are at hand, and many."""
     return (
         task.has_active_rows
-        and objective.n_columns < MOST_PARAMETERS
+        and not task.is_wide
         and objective.n_nonzero >= MANY_NUMBERS
         and not needs_working_set(task)
     )

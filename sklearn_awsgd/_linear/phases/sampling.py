@@ -6,7 +6,7 @@ import numpy as np
 
 from sklearn_awsgd._kernels._loop import Costs
 from sklearn_awsgd._linear.fetching import FetchedDraws, FetchedProblem
-from sklearn_awsgd._linear.phases.descent import CHEAP, first_sample_size
+from sklearn_awsgd._linear.phases.descent import first_sample_size, takes_one_step
 from sklearn_awsgd._solver.runs import solve
 from sklearn_awsgd._solver.stopping import AdaptiveRate, StopRule, ValidationStop
 from sklearn_awsgd._spaces import ProblemView, RowSpace
@@ -92,8 +92,8 @@ class Draws:
 def first_draws_pay(task, draws):
     """Return whether to start with draws.
 
-    Where the curvature of all rows is cheap, one step solves least squares: then only
-    if somebody asks for draws.
+    Where the curvature of all rows is cheap, one step solves least squares, and where
+    it is not formed, conjugate gradients do: then only if somebody asks for draws.
 
     Softmax regression does without where its curvature is not sampled either: on
     digits and on coco's photographs by their rarest label, steps of single rows left
@@ -102,7 +102,7 @@ def first_draws_pay(task, draws):
     if task.data.is_source:
         return True
     objective = task.make_objective()
-    if objective.is_quadratic and objective.newton_flops() <= CHEAP:
+    if objective.is_quadratic and (objective.is_wide or takes_one_step(objective)):
         return draws.asked_for
     if task.n_models == 1 or task.penalty.l1 > 0:
         return True

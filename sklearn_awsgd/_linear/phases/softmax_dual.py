@@ -13,7 +13,6 @@ import numpy as np
 from sklearn_awsgd._kernels._rows import Rows
 from sklearn_awsgd._kernels._softmax_batch import probabilities
 from sklearn_awsgd._kernels._softmax_dual import take_steps
-from sklearn_awsgd._linear.curvature import MOST_PARAMETERS
 from sklearn_awsgd._linear.phases.descent import Report
 from sklearn_awsgd._linear.phases.dual import (
     LARGEST_RATIO,
@@ -31,8 +30,8 @@ BALANCED = 1e-10
 
 def suits_dual_steps(task):
     """Return whether dual steps pay: wide rows in memory, a penalty that is felt."""
-    penalty, wide = task.penalty, task.n_features >= MOST_PARAMETERS
-    if task.n_models == 1 or task.data.is_source or not wide:
+    penalty = task.penalty
+    if task.n_models == 1 or task.data.is_source or not task.is_wide:
         return False
     if penalty.l1 > 0 or penalty.l2 == 0:
         return False

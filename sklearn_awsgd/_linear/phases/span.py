@@ -50,8 +50,7 @@ def has_few_rows(task):
 def span_cost(task):
     """Return the passes that the span of the rows costs; inf where it is of no use."""
     n_rows = task.n_samples
-    is_wide = task.n_features >= MOST_PARAMETERS
-    if not has_span(task) or not (is_wide or has_few_rows(task)):
+    if not has_span(task) or not (task.is_wide or has_few_rows(task)):
         return np.inf
     X = task.data.X
     n_nonzero = X.nnz if sparse.issparse(X) else X.size
