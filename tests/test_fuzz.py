@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from fuzz import (
     KNOWN,
+    TALL,
     Case,
     Finding,
     cases,
@@ -38,8 +39,70 @@ def test_random_wide_problems():
     assert verdicts["refused"] == 0
 
 
+def test_random_tall_problems():
+    verdicts = fuzz(range(20), **TALL)
+    assert verdicts["kept"] > 12
+    assert verdicts["refused"] == 0
+
+
 # Cases that the long form found, of promises that are kept since.
 FOUND = [
+    # Of constant columns and the intercept, sweeps undid what each other did; their
+    # model promised next to nothing.
+    Case(
+        seed=909259,
+        n_rows=22148,
+        n_columns=40,
+        share=0.1,
+        density=0.5,
+        columns="constant",
+        layout="csc",
+        weights="whole",
+        noise=0.1,
+        penalty="elasticnet",
+        l1_ratio=0.5,
+        alpha=1e-7,
+        sampler="strata",
+        tol=1e-8,
+        max_iter=200,
+    ),
+    # The same of offsets, in softmax regression.
+    Case(
+        seed=902276,
+        n_rows=2028,
+        n_columns=8,
+        n_classes=3,
+        share=0.1,
+        density=0.1,
+        columns="offset",
+        dtype="float32",
+        layout="F",
+        weights="gamma",
+        noise=10.0,
+        loss="multinomial",
+        penalty="elasticnet",
+        l1_ratio=1.0,
+        alpha=1e-9,
+        sampler="label",
+        max_iter=20,
+    ),
+    # A plateau, with a diagonal for the curvature and nothing that holds.
+    Case(
+        seed=554271,
+        n_rows=851,
+        n_columns=400,
+        n_classes=3,
+        density=0.01,
+        columns="tiny",
+        dtype="float32",
+        layout="unsorted",
+        weights="zeros",
+        loss="squared_hinge",
+        penalty=None,
+        fit_intercept=False,
+        sampler="strata",
+        tol=0.01,
+    ),
     # Next to nothing is left of the objective, and the bound was rounded to zero.
     Case(
         n_rows=6,

@@ -16,7 +16,7 @@ from sklearn_awsgd._kernels._softmax_dual import take_steps
 from sklearn_awsgd import AWSGDClassifier
 from sklearn_awsgd._kernels import _softmax_batch
 from sklearn_awsgd._linear import blocks as blocks_module
-from sklearn_awsgd._linear import softmax_objective
+from sklearn_awsgd._linear import softmax_objective, tasks
 from sklearn_awsgd._linear.blocks import Blocks
 from sklearn_awsgd._linear.phases import newton, softmax_dual
 from sklearn_awsgd._linear.softmax_objective import (
@@ -334,7 +334,7 @@ def test_threads_change_no_bit(rng, monkeypatch):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_wide_rows_by_dual_steps(fit_intercept, weighted, seed, rng, monkeypatch):
-    monkeypatch.setattr(softmax_dual, "MOST_PARAMETERS", 50)
+    monkeypatch.setattr(tasks, "MOST_PARAMETERS", 50)
     taken = []
     steps = softmax_dual.take_steps
     monkeypatch.setattr(

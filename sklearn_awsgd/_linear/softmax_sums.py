@@ -118,16 +118,25 @@ class CurvatureSample:
 
 @dataclass
 class ColumnSample:
-    """Rows that carry the curvature, by columns."""
+    """Rows that carry the curvature, by columns.
+
+    Where there are intercepts, dense columns are taken from their means: of columns
+    with offsets each would undo what the one before did.
+    """
 
     rows: object  # as `SoftmaxSums.probabilities` takes them
     weights: np.ndarray  # P of these, such that sums are unbiased
     columns: tuple  # data, indices and indptr of CSC
     squares: sparse.csr_array  # of the numbers, one line for each column, ones at last
+    center: np.ndarray  # of the columns, zeros where it was not taken off
 
     @classmethod
-    def of(cls, rows, weights, X):
+    def of(cls, rows, weights, X, has_intercept):
         """Return a sample of the rows X, dense or CSR."""
+        center = np.zeros(X.shape[1])
+        if has_intercept and not sparse.issparse(X):
+            center = weights @ X / weights.sum()
+            X = X - center
         X = sparse.csc_array(X)
         squares = sparse.csr_array(X.multiply(X).T)
         return cls(
@@ -139,6 +148,7 @@ class ColumnSample:
                 np.asarray(X.indptr, dtype=np.int32),
             ),
             sparse.vstack([squares, np.ones((1, X.shape[0]))]).tocsr(),
+            center,
         )
 
 
@@ -318,11 +328,11 @@ class SoftmaxSums:
             total += more_total
         return np.ascontiguousarray((own + total * own[-1]).T)
 
-    def sample_columns(self, n_numbers, rng):
+    def sample_columns(self, n_numbers, has_intercept, rng):
         """Return a ColumnSample of rows with about so many numbers in all."""
         n_rows = int(self.n_samples * n_numbers / max(self.n_nonzero, 1))
         rows, weights = self.draw_by_norms(n_rows, rng)
-        return ColumnSample.of(rows, weights, self.blocks.take(rows))
+        return ColumnSample.of(rows, weights, self.blocks.take(rows), has_intercept)
 
     def draw_by_norms(self, n_rows, rng):
         """Draw about so many rows; return their numbers, and P for unbiased sums."""

@@ -112,14 +112,14 @@ class PartitionedSoftmaxSums(PartitionedSums):
         blocks = Blocks(drawn, n_threads=1)
         return CurvatureSample(drawn, weights, p, blocks.run)
 
-    def sample_columns(self, n_numbers, rng):
+    def sample_columns(self, n_numbers, has_intercept, rng):
         """Return a ColumnSample, of no more rows than may travel."""
         n_rows = min(n_numbers, MOST_NUMBERS) / max(self._per_row, 1.0)
         if n_rows >= self.n_samples:
             n_rows = None
         total = self._drawn.norm_sizes().sum()
         drawn, weights = self._collect(rows.norm_sample, n_rows, total, rng.random())
-        return ColumnSample.of(drawn, weights, drawn)
+        return ColumnSample.of(drawn, weights, drawn, has_intercept)
 
     def probabilities(self, v, drawn):
         """Return rows of a ColumnSample, and the probabilities of classes."""

@@ -83,13 +83,16 @@ class Case:
 
 
 NARROW = (1, 2, 3, 5, 8, 12, 20, 40, 60)
+SOME_HUNDRED = (300, 400, 500)
 WIDE = (500, 1000, 2999, 3000, 3001, 4000, 5000)
-# Options of cases that are solved in other ways: curvatures are those of samples, and
-# from 200,000 numbers on losses with kinks begin with some of the rows.
+# Options of cases that are solved in other ways. Of many rows, curvatures are those of
+# samples, and from 200,000 numbers on losses with kinks begin with some of the rows; of
+# rows with a few numbers, curvatures are diagonals.
 TALL = {"min_rows": 2_000, "max_rows": 30_000}
+SHORT = {"min_rows": 500, "max_rows": 2_000, "short": True}
 
 
-def build_case(choose, whole, min_rows=6, max_rows=80, wide=False):
+def build_case(choose, whole, min_rows=6, max_rows=80, wide=False, short=False):
     """Return a case from choices.
 
     Parameters
@@ -102,6 +105,8 @@ def build_case(choose, whole, min_rows=6, max_rows=80, wide=False):
         Least and largest number of rows.
     wide : bool
         Whether there are up to 5,000 columns.
+    short : bool
+        Whether there are some hundred, and rows have a few numbers.
     """
     n_classes = choose([2, 2, 2, 0, 0, 3])
     if n_classes == 0:
@@ -110,18 +115,20 @@ def build_case(choose, whole, min_rows=6, max_rows=80, wide=False):
         loss = choose((*MARGIN_LOSSES[:4], "multinomial"))
     else:
         loss = choose(MARGIN_LOSSES + RESIDUAL_LOSSES)
+    columns = SOME_HUNDRED if short else WIDE if wide else NARROW
     samplers = ["auto", "auto", "uniform", "strata", "level"]
     samplers += ["label"] if n_classes else []
     return Case(
         seed=whole(0, 10**6),
         n_rows=whole(min_rows, max_rows),
-        n_columns=choose(WIDE if wide else NARROW),
+        n_columns=choose(columns),
         n_classes=n_classes,
         share=choose([0.5, 0.3, 0.1]),
-        density=choose([1.0, 1.0, 0.5, 0.1]),
-        columns=choose(COLUMNS),
+        density=choose([0.005, 0.01, 0.02] if short else [1.0, 1.0, 0.5, 0.1]),
+        # Offsets leave no zeros.
+        columns=choose([c for c in COLUMNS if not (short and c == "offset")]),
         dtype=choose(["float64", "float64", "float32"]),
-        layout=choose(LAYOUTS),
+        layout=choose(LAYOUTS[3:] if short else LAYOUTS),
         weights=choose(WEIGHTS),
         noise=choose([0.0, 0.1, 1.0, 10.0]),
         loss=loss,

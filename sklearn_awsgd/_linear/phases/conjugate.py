@@ -23,7 +23,7 @@ from sklearn_awsgd._linear.phases.descent import Report
 # Moments, the beginning, a step and the end take a pass each.
 FEWEST_PASSES = 4
 # Gain of a step, relative to the objective, that rounding hides.
-ROUNDING_STEP = 1e-17
+ROUNDING_GAIN = 1e-17
 # How far sums along the way may be from those at its end, relative to the tolerance,
 # and to the objective where rounding decides; and how often it may begin anew.
 DRIFT = 0.1
@@ -102,7 +102,7 @@ class _Run:
         while True:
             scale = max(abs(steps.value), self.least)
             self.converged = bool(
-                steps.left <= self.tol * scale or steps.gain <= ROUNDING_STEP * scale
+                steps.left <= self.tol * scale or steps.gain <= ROUNDING_GAIN * scale
             )
             # The last pass is a look at where this has led.
             if self.converged or self.budget.is_spent(self.n_passes + 1):

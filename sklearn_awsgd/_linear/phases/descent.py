@@ -25,7 +25,7 @@ CHEAP = 3e5
 # that one step is all: for a dozen columns. And how much faster products of matrices
 # are than passes. Chosen on generated rows, 5,000 x 12 to 200,000 x 40.
 ONE_STEP = 0.6
-PRODUCT_SPEED = 5
+HESSIAN_SPEED = 5
 # Relative Newton decrement at which rounding decides.
 ROUNDING = 1e-24
 # How far a loss with rounded kinks is above the loss, in widths of the rounding.
@@ -268,7 +268,7 @@ def takes_one_step(objective):
         return False
     flops = objective.newton_flops()
     one_pass = cost_of_pass(objective.n_samples, objective.n_nonzero)
-    return flops <= max(CHEAP, ONE_STEP * PRODUCT_SPEED * one_pass)
+    return flops <= max(CHEAP, ONE_STEP * HESSIAN_SPEED * one_pass)
 
 
 def first_sample_size(objective, exact):

@@ -25,6 +25,8 @@ MAX_SWEEPS = 1000
 # sets: with offset features, sweeps alone creep.
 SWEEPS_BEFORE_FACES = 100
 MOST_FACES = 10
+# Curvature of a feature that rounding leaves where its mean is taken off, relatively.
+LEAST_CENTERED = 1e-12
 
 
 def add_l1_penalty(there, alpha_l1):
@@ -43,6 +45,34 @@ def l1_change(w, step):
     # Products of signs: those of numbers may be out of range.
     stays = np.sign(w) * np.sign(after) > 0
     return np.where(stays, np.sign(w) * step, np.abs(after) - np.abs(w)).sum()
+
+
+def take_intercept_off(hessian, gradient):
+    """Return a model of features that are taken from their means.
+
+    With the best intercept each, that is: of features with offsets, sweeps over the
+    coefficients and the intercept would undo what each other did.
+
+    Returns
+    -------
+    centered : ndarray of shape (n_columns, n_columns)
+        Its curvature; the intercept goes with no coefficient.
+    slopes : ndarray of shape (n_columns,)
+        Its gradient.
+    center : ndarray of shape (n_columns - 1,)
+        What was taken off: the intercept of a step is less by its product with the
+        coefficients.
+    """
+    along, slopes = hessian[:-1, -1], gradient.copy()
+    center = along / hessian[-1, -1]
+    slopes[:-1] -= gradient[-1] * center
+    centered = hessian.copy()
+    centered[:-1, :-1] -= np.outer(center, along)
+    centered[:-1, -1] = centered[-1, :-1] = 0.0
+    diagonal = np.einsum("ii->i", centered)
+    # A feature that is constant has none, up to rounding.
+    np.maximum(diagonal, LEAST_CENTERED * np.diagonal(hessian), out=diagonal)
+    return centered, slopes, center
 
 
 class ProximalDirection(Direction):
@@ -96,12 +126,15 @@ class ProximalDirection(Direction):
             inverse = InverseCurvature.from_hessian(hessian, cost=0.0)
             return -(inverse @ here.gradient), 0.0
         hessian = np.triu(hessian) + np.triu(hessian, 1).T
+        centered, gradient, center = take_intercept_off(hessian, here.gradient)
         step = np.zeros_like(here.v)
         n_sweeps = SWEEPS_BEFORE_FACES if self.by_faces else MAX_SWEEPS
         for _ in range(MOST_FACES):
+            step[-1] += center @ step[:-1]
             last_gain = minimize_l1_model(
-                hessian, here.gradient, here.v, self.alpha_l1, step, n_sweeps
+                centered, gradient, here.v, self.alpha_l1, step, n_sweeps
             )
+            step[-1] -= center @ step[:-1]
             if not self.exact and (last_gain == 0 or not self.by_faces):
                 break
             if self._polish(hessian, here, step):

@@ -39,7 +39,9 @@ class SoftmaxProximalDirection(Direction):
         super().__init__(objective, tol, rng)
         self.alpha_l1 = alpha_l1
         self.shape = (objective.n_classes, objective.n_columns)
-        self.sample = objective.sums.sample_columns(NUMBERS_IN_SAMPLE, rng)
+        self.sample = objective.sums.sample_columns(
+            NUMBERS_IN_SAMPLE, objective.fit_intercept, rng
+        )
         # As for `NewtonDirection`: where passes cost nothing, rounding decides.
         exact = objective.newton_flops() <= CHEAP
         self.goal = ROUNDING if exact else max(tol, 1e-14)
@@ -82,14 +84,19 @@ class SoftmaxProximalDirection(Direction):
         ridge += 1e-300
         diagonal += ridge
         model = SoftmaxModel(sample.columns, sample.weights * p, p, diagonal, ridge)
-        return model.minimize(
-            here.gradient.reshape(self.shape),
+        gradient = here.gradient.reshape(self.shape).copy()
+        gradient[:, :-1] -= gradient[:, -1:] * sample.center
+        D, solved = model.minimize(
+            gradient,
             here.v.reshape(self.shape),
             self.alpha_l1,
             self.objective.fit_intercept,
             self.precision,
             self.max_sweeps,
         )
+        # What intercepts are without the center.
+        D[:, -1] -= D[:, :-1] @ sample.center
+        return D, solved
 
     def is_lost(self, here, new, proposal, length):
         is_last = self.cut * length < self.shortest

@@ -17,7 +17,7 @@ from sklearn_awsgd._linear.phases.proximal import add_l1_penalty
 # With fewer rows than features, so many of the latter are enough for a working set.
 FEWEST_FEATURES = 200
 # Features that are added at least, and as a share of those that are not zero.
-FEWEST_ADDED = 100
+FEWEST_ADDED = 200
 SHARE_ADDED = 2.0
 # Features whose slope is a smaller share of the penalty are none of them. Chosen on
 # newsgroups, "wide sparse" and "genes".
