@@ -163,10 +163,11 @@ def test_numbers_out_of_range_are_told(rng):
 # --- when features are too many for a matrix of their curvature -----------------------
 
 
-def is_wide(X, n_models=1):
+def is_wide(X, n_models=1, is_smooth=True):
     """Return what a task of these rows says."""
-    shape = {"n_samples": X.shape[0], "n_features": X.shape[1], "n_models": n_models}
-    return tasks.Task.is_wide.fget(SimpleNamespace(data=SimpleNamespace(X=X), **shape))
+    facts = {"n_samples": X.shape[0], "n_features": X.shape[1], "n_models": n_models}
+    facts |= {"data": SimpleNamespace(X=X), "is_smooth": is_smooth}
+    return tasks.Task.is_wide.fget(SimpleNamespace(**facts))
 
 
 def test_short_rows_are_wide_where_a_matrix_would_cost_many_passes(rng):
@@ -178,6 +179,7 @@ def test_short_rows_are_wide_where_a_matrix_would_cost_many_passes(rng):
     assert not is_wide(sparse.vstack([X] * 40).tocsr())
     assert not is_wide(X, n_models=60)
     assert not is_wide(X[:, :150])
+    assert not is_wide(X, is_smooth=False)
     assert is_wide(np.zeros((10, MOST_PARAMETERS)))
 
 

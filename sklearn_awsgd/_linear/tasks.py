@@ -72,10 +72,14 @@ class Task(ABC):
 
     @property
     def is_wide(self):
-        """Whether features are too many for a matrix of their curvature."""
+        """Whether features are too many for a matrix of their curvature.
+
+        Between kinks a diagonal says too little to do without one that can be had.
+        """
         n_columns, X = self.n_features + 1, self.data.X
-        if n_columns > MOST_PARAMETERS or not sparse.issparse(X):
-            return n_columns > MOST_PARAMETERS
+        is_long = n_columns > MOST_PARAMETERS
+        if is_long or not (sparse.issparse(X) and self.is_smooth):
+            return is_long
         cost = cost_of_inverting(n_columns, self.n_samples, X.nnz)
         return cost > MOST_INVERTING * self.n_models
 

@@ -5,10 +5,10 @@
     python tests/tools/soak.py --fit-only         no reference: for sanitizers
     python tests/tools/soak.py --store            keep the result in benchmarks/results
 
-One case in ten has up to 5,000 columns, one in ten up to 30,000 rows, and one in ten has
-a few numbers in each row of hundreds. Every finding is printed as it is found, with the
-argument that ``python tests/tools/fuzz.py`` takes; the exit code is the number of
-findings that the table `KNOWN` there does not explain.
+One case in ten has up to 5,000 columns, one in ten up to 30,000 rows, and one in ten
+rows of a few numbers, in hundreds of columns. Every finding is printed as it is found,
+with the argument that ``python tests/tools/fuzz.py`` takes; the exit code is the number
+of findings that the table `KNOWN` there does not explain.
 """
 
 import argparse

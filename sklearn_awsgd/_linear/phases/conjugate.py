@@ -2,12 +2,12 @@
 
 The curvature is the same everywhere, so nothing has to be sampled: products with it,
 each of which is a pass over the rows, are all that is needed. The steps themselves tell
-how far the optimum is. They are those of Lanczos' method, whose tridiagonal matrix knows
-the spectrum of the curvature; with the penalty as a lower bound of that, the Gauss-Radau
-rule makes of it an upper bound of what is left (Golub and Meurant, *Matrices, Moments
-and Quadrature with Applications*, 2010; the recursion is that of Meurant and Tichy, "On
-computing quadrature-based bounds for the A-norm of the error in conjugate gradients",
-2013).
+how far the optimum is. They are those of Lanczos' method, whose tridiagonal matrix
+knows the spectrum of the curvature; with the penalty as a lower bound of that, the
+Gauss-Radau rule makes of it an upper bound of what is left (Golub and Meurant,
+*Matrices, Moments and Quadrature with Applications*, 2010; the recursion is that of
+Meurant and Tichy, "On computing quadrature-based bounds for the A-norm of the error in
+conjugate gradients", 2013).
 """
 
 from dataclasses import replace
