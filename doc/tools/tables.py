@@ -103,17 +103,35 @@ def every_loss():
         ("CPU s", "{seconds:~}"),
         ("worst distance", "{worst distance:.1e}"),
     )
+    cases = {}
+    for row in results["rows"]:
+        case = tuple(row[name] for name in ("set", "loss", "penalty", "alpha"))
+        cases.setdefault(case, []).append(row)
+
+    def best(row):
+        peer = row["best peer"]
+        return peer if peer == "none" else f"{number(row['ratio'])} {peer}"
+
+    lines = [
+        {
+            **rows[0],
+            "n kept": sum(int(row["reached"].partition("/")[0]) for row in rows),
+            "n fits": sum(int(row["reached"].partition("/")[2]) for row in rows),
+            **{f"ms {row['to']:g}": 1e3 * row["ours"] for row in rows},
+            **{f"best {row['to']:g}": best(row) for row in rows},
+        }
+        for rows in cases.values()
+    ]
+    accuracies = [("0.01", "1 %"), ("0.001", "0.1 %"), ("0.0001", "0.01 %")]
     every = table(
-        results["rows"],
+        lines,
         DATA,
         ("loss", "{loss}"),
         ("penalty", "{penalty}"),
         ("alpha", "{alpha:g}"),
-        ACCURACY,
-        SECONDS,
-        ("tol kept", "{reached}"),
-        ("best peer", "{best peer}"),
-        *against({"seconds": ""}),
+        *[(f"ms to {title}", f"{{ms {to}:~}}") for to, title in accuracies],
+        *[(f"over best, {title}", f"{{best {to}}}") for to, title in accuracies],
+        ("tol kept", "{n kept}/{n fits}"),
     )
     return f"{facts(results)}\n{path}\n{every}"
 

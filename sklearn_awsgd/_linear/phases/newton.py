@@ -22,6 +22,9 @@ MOST_REFRESHED = 3
 # and no less than LEAST_RATIO.
 N_RATIOS = 3
 LEAST_RATIO = 2.0
+# Times the margin of the estimate, how many times as high the objective was where a
+# curvature was sampled that is stale.
+FALLEN = 1.5
 # Where the curvature is rough, estimates go up and down, and what the last steps have
 # gained tells more: at least so many, and such a share of all, are compared with as
 # many before them. Chosen on digits and on coco's photographs by their rarest label.
@@ -82,7 +85,7 @@ class NewtonDirection(Direction):
         Then so may have the curvature, as where most rows are on the flat part of a
         squared hinge by now: more is left than twice or four times the estimate.
         """
-        return LEAST_RATIO * self.inverse.margin * here.value < self.value_sampled
+        return FALLEN * self.inverse.margin * here.value < self.value_sampled
 
     def propose(self, here, trail):
         step = -(self.inverse @ here.gradient)
