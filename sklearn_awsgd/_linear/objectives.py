@@ -52,6 +52,8 @@ class Objective(ABC):
         Whether it is the same everywhere.
     is_wide : bool
         Whether columns are too many for a matrix of their curvature.
+    is_at_hand : bool
+        Whether rows are in memory, and curvatures an array with a number for each.
     rows_per_column : int
         Rows of the first curvature sample for each column, at least.
     curvature : ndarray of shape (n_columns, n_columns) or None
@@ -60,7 +62,7 @@ class Objective(ABC):
     """
 
     rows_per_column = 12
-    has_jumps = is_quadratic = is_wide = False
+    has_jumps = is_quadratic = is_wide = is_at_hand = False
     curvature = None
 
     @abstractmethod

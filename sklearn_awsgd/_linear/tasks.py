@@ -84,6 +84,11 @@ class Task(ABC):
         return cost > MOST_INVERTING * self.n_models
 
     @property
+    def is_at_hand(self):
+        """Whether the rows are in memory."""
+        return not self.data.is_source
+
+    @property
     def n_models(self):
         """Number of linear models."""
         return len(self.states)
@@ -267,7 +272,7 @@ class LinearTask(Task):
             sharp=self.is_smooth,
             alpha_l1=self.penalty.l1,
         )
-        objective.is_wide = self.is_wide
+        objective.is_wide, objective.is_at_hand = self.is_wide, self.is_at_hand
         objective.has_jumps = self.has_jumps
         objective.is_quadratic = isinstance(self.loss, SquaredError)
         return objective

@@ -318,7 +318,7 @@ class OnPartitions:
     problem: ProblemFacts
     facts: Facts
 
-    has_dual_steps = has_active_rows = False
+    has_dual_steps = has_active_rows = is_at_hand = False
 
     @property
     def is_wide(self):

@@ -39,8 +39,7 @@ def suits_conjugate_gradients(task, budget):
         budget.max_passes >= FEWEST_PASSES
         and isinstance(task.loss, SquaredError)
         and task.is_wide
-        and task.has_dual_steps
-        and not task.data.is_source
+        and task.is_at_hand
         and task.penalty.l2 > 0
         and task.penalty.l1 == 0
     )

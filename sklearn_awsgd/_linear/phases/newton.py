@@ -71,10 +71,10 @@ class NewtonDirection(Direction):
         self.first_value = here.value
         self._sample(here, trail)
 
-    def _sample(self, here, trail):
-        """Sample the curvature."""
+    def _sample(self, here, trail, n_rows=None):
+        """Sample the curvature, from so many rows if they are given."""
         self.inverse = self.objective.inverse_curvature(
-            here, self.n_rows, self.rng, self.floor
+            here, n_rows or self.n_rows, self.rng, self.floor
         )
         # Passes until the curvature was last sampled, and the objective there.
         self.n_sampled, self.value_sampled = trail.n_passes, here.value
@@ -202,9 +202,13 @@ class NewtonDirection(Direction):
 
     def take(self, here, new, proposal, length, trail):
         """Take a step, and learn from it."""
-        if self.exact:
+        takes_all = self._takes_all(here)
+        if self.exact or (takes_all and length < 1):
             new = search_line(trail.visit, here, proposal, length, new)
         self.gained = here.value - new.value
+        if takes_all and self.floor == 0:
+            self._start_anew(new, trail, self.objective.n_samples)
+            return new
         if self.exact or self.floor > 0:
             self.floor = self.floor / 16 if self.floor > 1 / 16 else 0.0
             if not self.objective.is_quadratic:
@@ -217,6 +221,18 @@ class NewtonDirection(Direction):
             )
             self.value_sampled = new.value
         return new
+
+    def _takes_all(self, here):
+        """Return whether all rows with curvature are no more than a sample.
+
+        Where curvatures jump, that is: then Newton's method with all of them soon knows
+        the rows that matter at the optimum, and pairs learn of rows that leave or come.
+        """
+        objective = self.objective
+        if self.exact or not (objective.has_jumps and objective.is_at_hand):
+            return False
+        n_curved = np.count_nonzero(here.curvatures)
+        return not self.inverse.rough and n_curved <= self.n_rows
 
     @property
     def _renewal(self):
@@ -235,9 +251,9 @@ class NewtonDirection(Direction):
         self._start_anew(here, trail)
         return True
 
-    def _start_anew(self, here, trail):
+    def _start_anew(self, here, trail, n_rows=None):
         self.left = np.inf
-        self._sample(here, trail)
+        self._sample(here, trail, n_rows)
 
 
 def search_line(evaluate, here, proposal, length, new):
