@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from helpers import log_loss
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import (
     accuracy_score,
@@ -19,6 +20,7 @@ from sklearn.model_selection import train_test_split
 
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
 from sklearn_awsgd._linear.data import frequent_labels, keep_labels
+from sklearn_awsgd._linear.phases.newton import NewtonDirection
 from sklearn_awsgd._solver.stopping import StopRule, ValidationStop
 from sklearn_awsgd.samplers import LevelSampler, StrataSampler
 
@@ -451,3 +453,16 @@ def test_an_adaptive_rate_falls_instead_of_stopping(
             np.abs(clf.coef_ - optimum.coef_).max() for clf in (constant, adaptive)
         )
         assert near < far / 3
+
+
+def test_rows_that_are_all_that_have_curvature(rng, monkeypatch):
+    # Nearly separable: few rows are left at the optimum, and which they are is what a
+    # squared hinge has to find out.
+    X = rng.standard_normal((2000, 150))
+    y = X[:, 0] + 0.02 * rng.standard_normal(2000) > 0
+    clf = AWSGDClassifier("squared_hinge", alpha=1e-4, tol=1e-6, random_state=0)
+    value, n_passes = clf.fit(X, y).history_["objective"][-1], clf.n_iter_
+    monkeypatch.setattr(NewtonDirection, "_takes_all", lambda self, here: False)
+    without = clone(clf).fit(X, y)
+    assert value <= without.history_["objective"][-1] * (1 + 1e-6)
+    assert n_passes < without.n_iter_

@@ -14,7 +14,7 @@ from sklearn_awsgd._linear.data import Data
 from sklearn_awsgd._linear.objectives import Evaluation
 from sklearn_awsgd._linear.phases.descent import Direction, Proposal, descend
 from sklearn_awsgd._linear.phases.dual import plan_dual_steps
-from sklearn_awsgd._linear.phases.proximal import l1_change
+from sklearn_awsgd._linear.phases.proximal import l1_change, take_intercept_off
 from sklearn_awsgd._linear.phases.sampling import Draws
 from sklearn_awsgd._linear.steps import complete_state, new_state
 from sklearn_awsgd._linear.targets import CodeTarget, RealTarget, SignTarget
@@ -316,3 +316,23 @@ def test_small_changes_of_an_l1_norm_keep_their_digits():
     w, step = np.array([1e300, -1e-300]), np.array([-1e299, -1e-300])
     assert l1_change(w, step) == -1e299
     assert l1_change(w[1:], step[1:]) == 1e-300
+
+
+@pytest.mark.parametrize("offset", [0.0, 1.0, 1e3])
+def test_a_model_without_its_intercept_is_the_same(offset, rng):
+    A = np.column_stack([rng.standard_normal((50, 4)) + offset, np.ones(50)])
+    A[:, 3] = 1.0  # a constant feature, of which rounding is left
+    h, gradient = rng.random(50), rng.standard_normal(5)
+    hessian = (A.T * h) @ A + 0.1 * np.diag([1.0, 1, 1, 1, 0])
+    centered, slopes, center = take_intercept_off(hessian, gradient)
+    assert (np.diagonal(centered) > 0).all()
+    for w in rng.standard_normal((5, 4)):
+        # The intercept that is best for w, in both.
+        step = np.append(w, -slopes[-1] / centered[-1, -1])
+        model = slopes @ step + step @ centered @ step / 2
+        step[-1] -= center @ w
+        along = gradient[-1] + hessian[-1] @ step
+        size = np.abs(hessian).max() * np.abs(step).max()
+        assert abs(along) <= 1e-12 * size
+        value = gradient @ step + step @ hessian @ step / 2
+        np.testing.assert_allclose(model, value, rtol=1e-9, atol=1e-12 * size)

@@ -1,6 +1,7 @@
 """An l1 penalty on wide data: columns, working sets, certificates."""
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from sklearn_awsgd._kernels._losses import LogLoss
 from sklearn_awsgd._kernels._rows import Rows
 
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
+from sklearn_awsgd._kernels.settings import Penalty
 from sklearn_awsgd._linear.blocks import Blocks
 from sklearn_awsgd._linear.columns import (
     SHARE_COPIED,
@@ -29,7 +31,12 @@ from sklearn_awsgd._linear.columns import (
     weighted_gram,
 )
 from sklearn_awsgd._linear.objectives import penalized_bound
-from sklearn_awsgd._linear.phases.working_set import FEWEST_FEATURES
+from sklearn_awsgd._linear.phases.working_set import (
+    FEWEST_FEATURES,
+    MANY_FEATURES,
+    MOST_ROWS_PER_FEATURE,
+    needs_working_set,
+)
 from sklearn_awsgd._linear.sums import LinearSums
 from sklearn_awsgd.sources import IndexedRows
 
@@ -432,3 +439,44 @@ def test_problems_share_the_copied_columns():
     for _ in range(10):
         together = AWSGDClassifier(random_state=0, n_jobs=4, **settings).fit(X, y)
         assert_array_equal(together.coef_, alone)
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_features", "expected"),
+    [
+        (MANY_FEATURES, MANY_FEATURES, True),
+        (20 * MANY_FEATURES, MANY_FEATURES, True),
+        (20 * MANY_FEATURES, MANY_FEATURES - 1, False),
+        (MOST_ROWS_PER_FEATURE * MANY_FEATURES + 1, MANY_FEATURES, False),
+        (FEWEST_FEATURES - 1, FEWEST_FEATURES, True),
+        (FEWEST_FEATURES, FEWEST_FEATURES, False),
+    ],
+)
+def test_which_rows_have_a_working_set(n_rows, n_features, expected):
+    facts = SimpleNamespace(
+        n_samples=n_rows,
+        n_features=n_features,
+        penalty=Penalty(l1=0.1),
+        has_columns=True,
+        is_smooth=True,
+        is_at_hand=True,
+        has_proximal_steps=True,
+    )
+    assert needs_working_set(facts) == expected
+    facts.penalty = Penalty(l2=0.1)
+    assert not needs_working_set(facts)
+
+
+def test_many_features_of_more_rows(rng):
+    X = rng.standard_normal((1500, MANY_FEATURES)) + rng.standard_normal((1500, 1))
+    signs = np.where(X[:, :20].sum(axis=1) + 5 * rng.logistic(size=1500) > 0, 1, -1)
+    clf = AWSGDClassifier(penalty="l1", alpha=0.01, tol=1e-8, random_state=0)
+    w = clf.fit(X, signs).coef_[0]
+    assert (clf.history_["phase"] == "exact").all()
+    margins = signs * (X @ w + clf.intercept_[0])
+    derivatives = -signs / (1 + np.exp(margins)) / 1500
+    slopes, used = X.T @ derivatives, w != 0
+    assert_allclose(slopes[used], -0.01 * np.sign(w[used]), atol=1e-5)
+    assert np.abs(slopes[~used]).max() <= 0.01 + 1e-5
+    assert abs(derivatives.sum()) <= 1e-5
+    assert 0 < used.sum() < 200
