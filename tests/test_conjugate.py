@@ -11,6 +11,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
+from sklearn_awsgd._kernels.settings import Penalty
 from sklearn_awsgd._linear import tasks
 from sklearn_awsgd._linear.curvature import MOST_PARAMETERS
 from sklearn_awsgd._linear.objectives import Evaluation
@@ -163,10 +164,11 @@ def test_numbers_out_of_range_are_told(rng):
 # --- when features are too many for a matrix of their curvature -----------------------
 
 
-def is_wide(X, n_models=1, is_smooth=True):
+def is_wide(X, n_models=1, is_smooth=True, alpha=0.1):
     """Return what a task of these rows says."""
     facts = {"n_samples": X.shape[0], "n_features": X.shape[1], "n_models": n_models}
     facts |= {"data": SimpleNamespace(X=X), "is_smooth": is_smooth}
+    facts |= {"penalty": Penalty(l2=alpha)}
     return tasks.Task.is_wide.fget(SimpleNamespace(**facts))
 
 
@@ -180,6 +182,7 @@ def test_short_rows_are_wide_where_a_matrix_would_cost_many_passes(rng):
     assert not is_wide(X, n_models=60)
     assert not is_wide(X[:, :150])
     assert not is_wide(X, is_smooth=False)
+    assert not is_wide(X, alpha=0.0)
     assert is_wide(np.zeros((10, MOST_PARAMETERS)))
 
 

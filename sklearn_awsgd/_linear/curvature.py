@@ -51,7 +51,7 @@ class InverseCurvature:
     """
 
     def __init__(self, solve, cost, sharp, step_cost=0.0, rough=False, diagonal=False):
-        self.margin = 2.0 if sharp else 4.0
+        self.margin = 2.0 if sharp else (8.0 if diagonal else 4.0)
         self._solve, self.cost, self.diagonal = solve, cost, diagonal
         self.step_cost, self.rough = step_cost, rough or diagonal
         self._pairs, self._scale = [], 1.0

@@ -74,11 +74,13 @@ class Task(ABC):
     def is_wide(self):
         """Whether features are too many for a matrix of their curvature.
 
-        Between kinks a diagonal says too little to do without one that can be had.
+        Between kinks, or where no penalty holds anything, a diagonal says too little to
+        do without a matrix that can be had.
         """
         n_columns, X = self.n_features + 1, self.data.X
         is_long = n_columns > MOST_PARAMETERS
-        if is_long or not (sparse.issparse(X) and self.is_smooth):
+        is_held = self.is_smooth and max(self.penalty.l1, self.penalty.l2) > 0
+        if is_long or not (is_held and sparse.issparse(X)):
             return is_long
         cost = cost_of_inverting(n_columns, self.n_samples, X.nnz)
         return cost > MOST_INVERTING * self.n_models

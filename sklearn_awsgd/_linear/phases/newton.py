@@ -34,6 +34,10 @@ ROUGH_SHARE = 1 / 6
 # a weak penalty or none holds hardly anything: it has to be for a third of the way.
 # Chosen on unpenalised sparse rows of tests/tools/fuzz.py.
 LONG_WAY = 30
+# So few rows for each column, directions are many along which the penalty is most of
+# the curvature, and of which a diagonal knows nothing. Chosen on short rows of
+# tests/tools/fuzz.py.
+FEW_FOR_DIAGONAL = 4
 # A rough curvature is renewed when the objective has fallen to this part of it. With
 # the scaling by the last BFGS pair that took 60 passes instead of 78 on `sparse`
 # of bench_time_to_optimum.py at alpha 1e-6.
@@ -121,12 +125,12 @@ class NewtonDirection(Direction):
         if self.inverse.rough:
             n = max(ROUGH_STEPS, int(ROUGH_SHARE * len(trail.reached)))
             left = max(LEAST_RATIO * self.left, trail.rest(n))
-            if len(trail.reached) > LONG_WAY and not trail.stands_still(
-                self.tol * scale, descent.STILL
-            ):
+            is_long = len(trail.reached) > LONG_WAY
+            if is_long and not trail.stands_still(self.tol * scale, descent.STILL):
                 # It may be on a plateau.
                 left = np.inf
-            if self.inverse.diagonal and self._needs_certificate(here, 1):
+            per_column = FEW_FOR_DIAGONAL if self.inverse.diagonal else 0
+            if self._needs_certificate(here, per_column):
                 left = np.inf
         elif self._is_stale(here):
             left = np.inf
