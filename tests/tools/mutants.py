@@ -156,8 +156,8 @@ MUTANTS = [
     ),
     Mutant(
         "level: rows are one level too low",
-        "return ilogb(value) >> 1",
-        "return (ilogb(value) >> 1) - 1",
+        "return (<Py_ssize_t> (bits >> 52) - 1023) >> 1",
+        "return ((<Py_ssize_t> (bits >> 52) - 1023) >> 1) - 1",
         "test_level_sampler.py",
     ),
     Mutant(
@@ -507,6 +507,37 @@ MUTANTS = [
         "if self.problem.eta0 < 1e-6:",
         "if self.problem.eta0 < 0:",
         "test_stopping.py",
+    ),
+    # Wide rows, and models without their intercept.
+    Mutant(
+        "conjugate: what is left is of the step before",
+        "                self._ratio = excess / (self._least * excess + share)\n",
+        "                self._ratio = length\n",
+        "test_conjugate.py",
+    ),
+    Mutant(
+        "conjugate: the mean is not taken off",
+        "        return product - (self._mean @ p) * self._mean + self.alpha * p\n",
+        "        return product + self.alpha * p\n",
+        "test_conjugate.py",
+    ),
+    Mutant(
+        "wide: one-hot rows of a loss with kinks are",
+        "        is_held = self.is_smooth and max(",
+        "        is_held = max(",
+        "test_conjugate.py",
+    ),
+    Mutant(
+        "proximal: an intercept keeps what was taken off",
+        "            step[-1] -= center @ step[:-1]\n",
+        "            pass\n",
+        "test_regressor.py test_every_loss.py test_fuzz.py",
+    ),
+    Mutant(
+        "passes: losses of the upper side count twice",
+        "            a0 += number_if(!is_upper, losses[k]);\n",
+        "            a0 += losses[k];\n",
+        "test_objectives.py test_linear_kernels.py",
     ),
 ]
 
