@@ -6,6 +6,7 @@ comments, and ``make tables`` writes it again after a benchmark. A test compares
 
 import json
 import textwrap
+from operator import itemgetter
 from pathlib import Path
 
 from rst import against, number, of_keys, pivot, table
@@ -108,6 +109,9 @@ def every_loss():
         case = tuple(row[name] for name in ("set", "loss", "penalty", "alpha"))
         cases.setdefault(case, []).append(row)
 
+    def percent(row):
+        return f"{100 * row['to']:g} %"
+
     def best(row):
         peer = row["best peer"]
         return peer if peer == "none" else f"{number(row['ratio'])} {peer}"
@@ -117,20 +121,21 @@ def every_loss():
             **rows[0],
             "n kept": sum(int(row["reached"].partition("/")[0]) for row in rows),
             "n fits": sum(int(row["reached"].partition("/")[2]) for row in rows),
-            **{f"ms {row['to']:g}": 1e3 * row["ours"] for row in rows},
-            **{f"best {row['to']:g}": best(row) for row in rows},
+            **{f"ms to {percent(row)}": number(1e3 * row["ours"]) for row in rows},
+            **{f"over best, {percent(row)}": best(row) for row in rows},
         }
         for rows in cases.values()
     ]
-    accuracies = [("0.01", "1 %"), ("0.001", "0.1 %"), ("0.0001", "0.01 %")]
+    accuracies = dict.fromkeys(map(percent, results["rows"]))
+    titles = [f"{what} {to}" for what in ("ms to", "over best,") for to in accuracies]
     every = table(
         lines,
         DATA,
         ("loss", "{loss}"),
         ("penalty", "{penalty}"),
         ("alpha", "{alpha:g}"),
-        *[(f"ms to {title}", f"{{ms {to}:~}}") for to, title in accuracies],
-        *[(f"over best, {title}", f"{{best {to}}}") for to, title in accuracies],
+        # By function, as a dot in a template means something else.
+        *[(title, itemgetter(title)) for title in titles],
         ("tol kept", "{n kept}/{n fits}"),
     )
     return f"{facts(results)}\n{path}\n{every}"
