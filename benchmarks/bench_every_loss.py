@@ -16,9 +16,9 @@ coefficients are zero.
 
 Constants of ours were chosen on the sets in SEEN or on sets alike: on newsgroups/0,
 "wide sparse" and "genes" those of the working sets of features, on mnist/0 and coco/0
-when there is one, on "rating" and "timestamp" when short rows are wide, on "houses" when
-least squares are one step, on the others those of the descents; what is for few rows on
-rows like "few rows" and "few factors", of other sizes.
+when there is one, on "rating" and "timestamp" when short rows are wide, on "houses"
+when least squares are one step, on the others those of the descents; what is for few
+rows on rows like "few rows" and "few factors", of other sizes.
 
 Real data are read from the folder given by ``--data`` or the environment variable
 SKLEARN_AWSGD_DATA; without it only generated and bundled sets are run.
