@@ -480,3 +480,44 @@ def test_many_features_of_more_rows(rng):
     assert np.abs(slopes[~used]).max() <= 0.01 + 1e-5
     assert abs(derivatives.sum()) <= 1e-5
     assert 0 < used.sum() < 200
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("share", [0.1, 0.003])
+def test_least_squares_of_one_hot_rows_take_two_looks(share, fit_intercept):
+    """All features are in the working set, and the model is the objective."""
+    rng = np.random.default_rng(0)
+    n, levels = 4000, 300
+    columns = np.ravel(rng.integers(0, levels, (n, 2)) + [0, levels])
+    places = columns.astype(np.int32), np.arange(0, 2 * n + 1, 2, dtype=np.int32)
+    X = sparse.csr_array((np.ones(2 * n), *places), shape=(n, 2 * levels))
+    weight = rng.integers(1, 4, n)
+    y = X @ rng.standard_normal(2 * levels) + 3 + rng.standard_normal(n)
+    P = weight / weight.sum()
+    alpha = share * np.abs(X.T @ (P * (y - fit_intercept * (P @ y)))).max()
+    settings = {"alpha": alpha, "l1_ratio": 1.0, "fit_intercept": fit_intercept}
+    model = AWSGDRegressor(penalty="elasticnet", tol=1e-5, **settings)
+    model.fit(X, y, sample_weight=weight)
+    assert model.n_iter_ <= 3
+    exact = ElasticNet(tol=1e-12, max_iter=100_000, **settings)
+    exact.fit(X, y, sample_weight=weight)
+
+    def value(m):
+        b = m.intercept_ * np.ones(1)
+        return objective("squared_error", X, y, P, alpha, 0.0, m.coef_, b)
+
+    best = value(exact)
+    assert -1e-9 <= value(model) / best - 1 <= 1e-5
+    assert value(model) - best <= model.duality_gap_[0] <= 1e-5 * best
+
+
+def test_sweeps_that_find_nothing_to_do_are_not_the_end():
+    """Slopes of when each was met were flat while the gap was not: 23 passes."""
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((100, 5000)) + rng.standard_normal((100, 1))
+    y = X[:, :20] @ rng.standard_normal(20) + rng.standard_normal(100)
+    alpha = 0.02 * np.abs(X.T @ y).max() / 100
+    model = AWSGDRegressor(
+        penalty="elasticnet", l1_ratio=0.5, alpha=alpha, fit_intercept=False, tol=1e-4
+    ).fit(X, y)
+    assert model.n_iter_ <= 12

@@ -1,7 +1,7 @@
 """Columns of the rows, and a linear model with an l1 penalty on some of them."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 
 import numpy as np
@@ -281,13 +281,9 @@ class ColumnModel:
         -------
         v : ndarray of shape (n_features + 1,)
             The minimiser.
-        value : float
-            Objective there.
         """
         self.l1 = l1
-        columns, numbers = self.columns.take(which)
-        rows = Rows(columns)
-        self._which, self._taken = which, (rows, numbers)
+        columns, rows, numbers = self._take(which)
         inner = np.append(start.v[which], start.v[-1])
         z = combine(rows, numbers, inner[:-1], inner[-1])
         here = self._at(rows, numbers, inner, z)
@@ -312,7 +308,14 @@ class ColumnModel:
                 self.floor = min(max(32 * self.floor, FIRST_CURVATURE), MOST_CURVATURE)
             else:
                 break
-        return spread(here.v, which, len(start.v)), here.value
+        return spread(here.v, which, len(start.v))
+
+    def _take(self, which):
+        """Return a matrix with some columns, its rows, and which of them are meant."""
+        columns, numbers = self.columns.take(which)
+        rows = Rows(columns)
+        self._which, self._taken = which, (rows, numbers)
+        return columns, rows, numbers
 
     def predictions(self, v):
         """Return those of parameters that are zero but for the last columns, or None.
@@ -361,26 +364,34 @@ class ColumnModel:
 
     def _model_step(self, rows, numbers, here, bound, enough):
         """Return the step to the minimum of the quadratic model."""
-        h = self._curvatures(here)
         share = bound / max(abs(here.value), 1e-300)
-        flat = max(share * self.l1, np.sqrt(self.l2 * bound / len(here.v))) / 4
-        flat = max(flat, enough, 1e-15 * self.l1)
+        flat = max(self._flat(share, bound, len(here.v)) / 4, enough)
         level = np.inf
         if self.fit_intercept:
             size = expectation(np.abs(here.derivatives), self.mass)
             level = max(share * size / 8, PRECISION * abs(here.gradient[-1]))
             level = max(level, 1e-15 * size)
-        step, n_sweeps = minimize_by_columns(
+        step, n_sweeps = self._sweep(
             rows,
             numbers,
-            h,
+            self._curvatures(here),
             here.gradient,
             here.v,
-            (self.l1, self.l2),
             (flat, level),
-            MOST_SWEEPS,
         )
         return step, n_sweeps < MOST_SWEEPS
+
+    def _flat(self, share, bound, size):
+        """Return slopes of so many parameters that cost so much, or a share of it."""
+        flat = max(share * self.l1, np.sqrt(self.l2 * bound / size))
+        return max(flat, 4e-15 * self.l1)
+
+    def _sweep(self, rows, numbers, h, gradient, v, enough):
+        """Return the step of coordinate descent, and the number of its sweeps."""
+        penalties = self.l1, self.l2
+        return minimize_by_columns(
+            rows, numbers, h, gradient, v, penalties, enough, MOST_SWEEPS
+        )
 
     def _curvatures(self, here):
         """Return the curvature of each row times its P."""
@@ -454,3 +465,30 @@ class ColumnModel:
                 return self._at(rows, numbers, v, z, known)
             length /= 2
         return None
+
+
+class QuadraticColumnModel(ColumnModel):
+    """A :class:`ColumnModel` of squared errors, whose model is the objective.
+
+    So a step needs no trials, and the slopes where it begins are known.
+    """
+
+    def minimize(self, start, which, l1, bound, slack=0.0):
+        self.l1 = l1
+        _, rows, numbers = self._take(which)
+        v = np.append(start.v[which], start.v[-1])
+        gradient = np.append(start.gradient[which], start.gradient[-1])
+        share, level = bound / max(abs(start.value), 1e-300), np.inf
+        if self.fit_intercept:
+            # At least the mean size of the derivatives.
+            size = np.sqrt(2 * start.value)
+            level = max(share / 8, 1e-15) * size
+        enough = self._flat(share, bound, len(v)), level
+        h = np.full(len(self.y), 1.0) * self._p
+        step, n_sweeps = self._sweep(rows, numbers, h, gradient, v, enough)
+        v = spread(v + step, which, len(start.v))
+        if 1 < n_sweeps < MOST_SWEEPS:
+            return v
+        # Columns go together, and sweeps are slow; or one sweep found nothing to do
+        # though the gap did: its slopes are those of when each was met.
+        return super().minimize(replace(start, v=v), which, l1, bound, slack)

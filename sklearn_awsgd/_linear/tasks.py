@@ -23,7 +23,7 @@ from sklearn_awsgd._kernels._losses import (
 from sklearn_awsgd._kernels._rows import Rows
 from sklearn_awsgd._kernels._softmax import SoftmaxProblem
 from sklearn_awsgd._kernels.settings import Penalty, Rate
-from sklearn_awsgd._linear.columns import ColumnModel
+from sklearn_awsgd._linear.columns import ColumnModel, QuadraticColumnModel
 from sklearn_awsgd._linear.curvature import (
     MOST_INVERTING,
     MOST_PARAMETERS,
@@ -287,7 +287,9 @@ class LinearTask(Task):
 
     def make_column_model(self, width):
         """Return the ColumnModel, kinks rounded over a width; 0 for none."""
-        return ColumnModel(
+        is_quadratic = isinstance(self.loss, SquaredError)
+        kind = QuadraticColumnModel if is_quadratic else ColumnModel
+        return kind(
             self.data.columns,
             self.loss.rounded(width) if width > 0 else self.loss,
             self.target.numbers(),

@@ -142,4 +142,4 @@ class PartitionedColumnModel:
             Budget(max_passes=MOST_PASSES),
             lambda there, n_passes: None,
         )
-        return spread(report.end.v, which, len(start.v)), report.end.value
+        return spread(report.end.v, which, len(start.v))
