@@ -488,8 +488,12 @@ def test_least_squares_of_one_hot_rows_take_two_looks(share, fit_intercept):
     """All features are in the working set, and the model is the objective."""
     rng = np.random.default_rng(0)
     n, levels = 4000, 300
-    columns = np.ravel(rng.integers(0, levels, (n, 2)) + [0, levels])
-    places = columns.astype(np.int32), np.arange(0, 2 * n + 1, 2, dtype=np.int32)
+    columns = rng.integers(0, levels, (n, 2))
+    columns[:, 1] += levels
+    places = (
+        columns.ravel().astype(np.int32),
+        np.arange(0, 2 * n + 1, 2, dtype=np.int32),
+    )
     X = sparse.csr_array((np.ones(2 * n), *places), shape=(n, 2 * levels))
     weight = rng.integers(1, 4, n)
     y = X @ rng.standard_normal(2 * levels) + 3 + rng.standard_normal(n)
