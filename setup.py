@@ -19,6 +19,7 @@ KERNELS = [
     "_linear",
     "_dual",
     "_kinks",
+    "_multipliers",
     "_softmax",
     "_softmax_batch",
     "_batch",

@@ -14,7 +14,6 @@ from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
 from sklearn_awsgd._kernels.settings import Penalty
 from sklearn_awsgd._linear import tasks
 from sklearn_awsgd._linear.curvature import MOST_PARAMETERS
-from sklearn_awsgd._linear.objectives import Evaluation
 from sklearn_awsgd._linear.phases.conjugate import ConjugateSteps
 
 
@@ -107,8 +106,7 @@ def test_what_is_left_is_an_upper_bound(seed, d, spread, alpha):
     w = rng.standard_normal(d)
     best = -c @ np.linalg.solve(H, c) / 2
     value = w @ H @ w / 2 - c @ w
-    here = Evaluation(np.append(w, 0.0), value, np.append(H @ w - c, 0), np.inf, None)
-    steps = ConjugateSteps(Matrix(H, alpha), here)
+    steps = ConjugateSteps(Matrix(H, alpha), w, value, H @ w - c)
     rounding = 1e-7 * (abs(best) + abs(value))
     for _ in range(d):
         now = steps.w @ H @ steps.w / 2 - c @ steps.w

@@ -12,12 +12,9 @@ from scipy import sparse
 from scipy.optimize import minimize_scalar
 from sklearn.datasets import load_diabetes
 from sklearn.svm import SVC, LinearSVC, LinearSVR
-from sklearn_awsgd._kernels._kinks import (
-    KinkSteps,
-    smooth_losses,
-    smooth_losses_along,
-)
+from sklearn_awsgd._kernels._kinks import KinkSteps
 from sklearn_awsgd._kernels._losses import EpsilonInsensitive, Hinge
+from sklearn_awsgd._kernels._multipliers import smooth_losses, smooth_losses_along
 from sklearn_awsgd._kernels._rows import Rows
 
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
@@ -41,7 +38,9 @@ def rare(n=20_000, d=8):
 class Setup:
     """A small problem whose rows have different norms and masses."""
 
-    def __init__(self, name, weighted=True, beta=BETA, form=np.ascontiguousarray):
+    def __init__(
+        self, name, weighted=True, beta=BETA, form=np.ascontiguousarray, run_length=4
+    ):
         rng = np.random.default_rng(1)
         n, d = 80, 4
         self.X = rng.normal(size=(n, d)) * rng.lognormal(0, 0.5, size=(n, 1))
@@ -52,6 +51,7 @@ class Setup:
         self.loss, self.state, self.beta = LOSSES[name], linear_state(d), beta
         self.steps = KinkSteps(
             np.arange(n, dtype=np.int32),
+            run_length,
             stream(0)[0],
             Rows(form(self.X)),
             self.loss,
@@ -131,6 +131,7 @@ def test_a_step_is_the_maximum_along_its_row(name):
     # Sweeps in the order of rows, of which only the first is left.
     only = KinkSteps(
         np.array([7], dtype=np.int32),
+        1,
         None,
         Rows(setup.X),
         setup.loss,
@@ -442,9 +443,13 @@ def test_epsilon_insensitive_as_linear_svr():
 def test_a_weak_penalty_takes_few_passes():
     """Sweeps alone would take thousands."""
     X, y = rare(5000, 6)
-    model = AWSGDClassifier("hinge", alpha=1e-9, tol=1e-6, random_state=0).fit(X, y)
+    settings = {"loss": "hinge", "alpha": 1e-9, "random_state": 0}
+    model = AWSGDClassifier(tol=1e-6, **settings).fit(X, y)
     assert model.n_iter_ < 150
-    assert model.duality_gap_[0] <= 1e-6 * model.history_["objective"][-1]
+    closer = AWSGDClassifier(tol=1e-10, **settings).fit(X, y)
+    best = closer.history_["objective"][-1]
+    assert closer.duality_gap_[0] <= 1e-6 * best
+    assert model.history_["objective"][-1] <= (1 + 1e-6) * best
 
 
 def test_a_warm_start_takes_fewer_passes():
@@ -466,6 +471,20 @@ def test_the_order_of_rows_and_threads():
     assert_array_equal(models[0].coef_, models[1].coef_)
     values = [model.history_["objective"][-1] for model in models]
     assert_allclose(values[2], values[0], rtol=1e-4)
+
+
+@pytest.mark.parametrize("n", [400, 4000, 40_000])
+@pytest.mark.parametrize("tol", [1e-1, 1e-2, 1e-4])
+def test_the_last_record_is_of_the_coefficients_returned(n, tol, seed):
+    X, y = rare(n)
+    sign = np.where(y, 1.0, -1.0)
+    for k in range(5):
+        model = AWSGDClassifier("hinge", tol=tol, random_state=seed + k).fit(X, y)
+        value = np.maximum(1 - sign * model.decision_function(X), 0).mean()
+        value += model.alpha / 2 * np.sum(model.coef_**2)
+        assert_allclose(model.history_["objective"][-1], value, rtol=1e-12)
+        gap = model.history_["duality_gap"][-1]
+        assert_allclose(gap, model.duality_gap_[0], atol=1e-15)
 
 
 def test_passes_run_out():

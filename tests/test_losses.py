@@ -155,7 +155,7 @@ def exact_pass(loss, y, z):
     """
     curvatures, result = np.empty(len(y)), []
     for mass in np.eye(len(y)):
-        gradients, sums = np.empty((2, 2)), np.empty((2, 2))
+        gradients, sums = np.empty((2, 2)), np.empty((2, 3))
         X, v = Rows(z[:, None]), np.array([1.0, 0.0])
         _batch.evaluate(X, loss, y, mass, v, gradients, sums, curvatures)
         result.append((sums[:, 0].sum(), gradients[:, 1].sum()))

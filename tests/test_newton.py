@@ -54,7 +54,7 @@ def test_weighted_rows(some, given, dtype, rng):
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_value_gradient_and_dual_point_from_sums(fit_intercept, rng):
-    gradients, sums = rng.standard_normal((2, 5)), rng.standard_normal((2, 2))
+    gradients, sums = rng.standard_normal((2, 5)), rng.standard_normal((2, 3))
     gradients[:, -1] = -0.2, 0.5
     v, alpha = rng.standard_normal(5), 0.3
     value, gradient, size = _newton.assess(gradients, sums, v, alpha, fit_intercept)
@@ -63,11 +63,13 @@ def test_value_gradient_and_dual_point_from_sums(fit_intercept, rng):
     expected = gradients.sum(axis=0) + alpha * np.append(w, 0)
     expected[-1] *= fit_intercept
     np.testing.assert_allclose(gradient, expected)
-    np.testing.assert_allclose(size, np.abs(sums).sum())
+    np.testing.assert_allclose(size, np.abs(sums[:, :2]).sum())
     # The side with the larger sum is scaled down.
     scale = np.array([1.0, 0.4]) if fit_intercept else np.ones(2)
-    bound, mean = _newton.dual_point(gradients, sums, fit_intercept)
-    np.testing.assert_allclose(bound, scale @ (sums[:, 0] - sums[:, 1]))
+    bound, mean, spare = _newton.dual_point(gradients, sums, fit_intercept)
+    spared = scale * (1 - scale) @ sums[:, 2]
+    np.testing.assert_allclose(bound, scale @ (sums[:, 0] - sums[:, 1]) + spared)
+    np.testing.assert_allclose(spare, scale**2 @ sums[:, 2])
     np.testing.assert_allclose(mean, scale @ gradients[:, :-1])
 
 

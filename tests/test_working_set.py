@@ -128,7 +128,7 @@ def test_minimum_of_a_model_by_columns(form, fit_intercept, is_same):
     gradient, v = rng.standard_normal(6), rng.standard_normal(6)
     v[2], l1, l2 = 0.0, 0.7, 0.3
     gradient[-1] *= fit_intercept
-    enough = 1e-13, (1e-13 if fit_intercept else np.inf)
+    enough = 1e-13, (1e-13 if fit_intercept else np.inf), 0.0
     d, n_sweeps = minimize_by_columns(
         Rows(form(columns)), which, h, gradient, v, (l1, l2), enough, 10_000
     )
@@ -168,7 +168,7 @@ def test_models_of_columns_alike_take_few_sweeps(form):
     gradient[-1], l1, flat = 0.0, 0.5, 1e-9
     rows, v = Rows(form(columns)), np.zeros(31)
     d, n_sweeps = minimize_by_columns(
-        rows, np.arange(30), h, gradient, v, (l1, 0.0), (flat, np.inf), 100_000
+        rows, np.arange(30), h, gradient, v, (l1, 0.0), (flat, np.inf, 0.0), 100_000
     )
     gram = (columns * h) @ columns.T
     plain, expected = plain_sweeps(gram, gradient[:-1], l1, flat)
@@ -180,7 +180,32 @@ def test_a_model_that_is_cut_short_says_so():
     columns = np.random.default_rng(0).standard_normal((5, 4))
     h, gradient = np.ones(4), np.ones(6)
     arguments = (Rows(columns), np.arange(5), h, gradient, np.zeros(6), (0.1, 0.0))
-    assert minimize_by_columns(*arguments, (0.0, 0.0), 3)[1] == 3
+    assert minimize_by_columns(*arguments, (0.0, 0.0, 0.0), 3)[1] == 3
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_sweeps_end_where_slopes_cost_little(form):
+    """So little as was said, which takes fewer sweeps the more that is."""
+    rng = np.random.default_rng(4)
+    columns = np.cumsum(rng.standard_normal((30, 200)), axis=0) + 3
+    columns = columns.astype(np.float32).astype(float)
+    h, gradient, l1 = np.full(200, 1 / 200), 10 * rng.standard_normal(31), 0.5
+    gradient[-1], rows, v = 0.0, Rows(form(columns)), np.zeros(31)
+
+    def minimise(gain):
+        arguments = rows, np.arange(30), h, gradient, v, (l1, 0.0)
+        d, n_sweeps = minimize_by_columns(*arguments, (0.0, np.inf, gain), 100_000)
+        moves = d[:-1] @ columns
+        return h @ moves**2 / 2 + gradient @ d + l1 * np.abs(d).sum(), n_sweeps
+
+    least, most = minimise(1e-13)
+    sweeps = [most]
+    for gain in (1e-8, 1e-4, 1.0):
+        value, n_sweeps = minimise(gain)
+        assert least - 1e-9 <= value <= least + gain
+        sweeps.append(n_sweeps)
+    assert sweeps == sorted(sweeps, reverse=True)
+    assert sweeps[-1] < sweeps[0] / 2
 
 
 @settings(max_examples=100)
@@ -189,24 +214,26 @@ def test_a_model_that_is_cut_short_says_so():
     st.floats(0.01, 5),
     st.sampled_from([0.0, 1e-6, 0.1, 3.0]),
     st.floats(-1, 10),
+    st.sampled_from([0.0, 1e-6, 1.0, 30.0]),
 )
-def test_bound_of_the_best_scale(mean, l1, l2, value):
+def test_bound_of_the_best_scale(mean, l1, l2, value, spare):
     """As good as the best scale of a dual point that a search finds."""
     mean = np.array(mean)
 
     def bound(s):
         beyond = np.maximum(s * np.abs(mean) - l1, 0)
+        spared = s * (1 - s) * spare
         if l2 == 0:
-            return s * value if beyond.max() <= 1e-12 else -np.inf
-        return s * value - beyond @ beyond / (2 * l2)
+            return s * value + spared if beyond.max() <= 1e-12 else -np.inf
+        return s * value + spared - beyond @ beyond / (2 * l2)
 
     largest = min(1.0, l1 / max(np.abs(mean).max(), 1e-300))
     best = max(map(bound, [largest, *np.linspace(0, 1, 1001)]))
-    ours = penalized_bound(value, mean, l1, l2)
+    ours = penalized_bound(value, mean, l1, l2, spare)
     assert ours >= best - 1e-9 * (1 + abs(best))
     # No better than the best: it is a bound. Between the scales tried the slope is at
-    # most that of the largest, `value`.
-    assert ours <= best + 1e-3 * abs(value) + 1e-9
+    # most that at zero.
+    assert ours <= best + 1e-3 * (abs(value) + spare) + 1e-9
 
 
 LOSSES = {

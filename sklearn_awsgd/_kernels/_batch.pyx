@@ -9,7 +9,8 @@ from scipy.linalg.cython_blas cimport dgemv
 
 from sklearn_awsgd._kernels._losses cimport Loss
 from sklearn_awsgd._kernels._rows cimport (
-    DENSE, FLOAT64, INT64, Row, Rows, axpy, dot, get_row, sparse_axpy, sparse_dot
+    DENSE, FLOAT64, INT64, Row, Rows, axpy, dot, get_row, prefetch_row, sparse_axpy,
+    sparse_dot
 )
 
 cdef extern from *:
@@ -31,35 +32,40 @@ cdef extern from *:
         return number;
     }
 
-    /* Derivatives of each side, zeros elsewhere; sums of losses, of derivatives times
-       scores and of derivatives are added to totals. */
+    /* Derivatives of each side, zeros elsewhere, times P; sums of P times losses, of
+       these times scores, of these and of these times derivatives are added to totals.
+    */
     static void add_sides(
-        const double* losses, const double* derivatives, const double* scores,
-        Py_ssize_t n, double* lower, double* upper, double* lower_totals,
-        double* upper_totals
+        const double* losses, const double* derivatives, const double* slopes,
+        const double* scores, Py_ssize_t n, double* lower, double* upper,
+        double* lower_totals, double* upper_totals
     ) {
         double a0 = lower_totals[0], a1 = lower_totals[1], a2 = lower_totals[2];
         double b0 = upper_totals[0], b1 = upper_totals[1], b2 = upper_totals[2];
+        double a3 = lower_totals[3], b3 = upper_totals[3];
         for (Py_ssize_t k = 0; k < n; k++) {
-            int is_upper = derivatives[k] > 0.0;
-            lower[k] = number_if(!is_upper, derivatives[k]);
-            upper[k] = number_if(is_upper, derivatives[k]);
+            int is_upper = slopes[k] > 0.0;
+            lower[k] = number_if(!is_upper, slopes[k]);
+            upper[k] = number_if(is_upper, slopes[k]);
             a0 += number_if(!is_upper, losses[k]);
             b0 += number_if(is_upper, losses[k]);
             a1 += lower[k] * scores[k];
             b1 += upper[k] * scores[k];
             a2 += lower[k];
             b2 += upper[k];
+            a3 += lower[k] * derivatives[k];
+            b3 += upper[k] * derivatives[k];
         }
         lower_totals[0] = a0; lower_totals[1] = a1; lower_totals[2] = a2;
         upper_totals[0] = b0; upper_totals[1] = b1; upper_totals[2] = b2;
+        lower_totals[3] = a3; upper_totals[3] = b3;
     }
     """
     void widen(const float* x, Py_ssize_t n, double* result) noexcept nogil
     void add_sides(
-        const double* losses, const double* derivatives, const double* scores,
-        Py_ssize_t n, double* lower, double* upper, double* lower_totals,
-        double* upper_totals
+        const double* losses, const double* derivatives, const double* slopes,
+        const double* scores, Py_ssize_t n, double* lower, double* upper,
+        double* lower_totals, double* upper_totals
     ) noexcept nogil
 
 
@@ -69,6 +75,10 @@ cdef enum:
     SHORT_ROW = 512
     NUMBERS_OF_BLOCK = 8192
     LARGEST_BLOCK = 64
+    # Rows that are asked for before their turn, and the share of rows with weights, one
+    # in so many, from which on all are read in their order.
+    ROWS_AHEAD = 6
+    DENSELY = 4
 
 
 def evaluate(
@@ -98,8 +108,9 @@ def evaluate(
         The point: coefficients, then the intercept.
     gradients : ndarray of shape (2, n_features + 1)
         Set to the sum of P c x of each side, the intercept's last.
-    sums : ndarray of shape (2, 2)
-        Set to the sums of P f and of P c z of each side.
+    sums : ndarray of shape (2, 3)
+        Set to the sums of P f, of P c z and of P c^2 / (2 L) of each side, where L is
+        the largest second derivative of the loss.
     curvatures : ndarray of shape (n_samples,)
         Set to d2f/dz2 of each row.
     predictions : ndarray of shape (n_samples,), default=None
@@ -108,8 +119,8 @@ def evaluate(
     cdef Py_ssize_t k, start, side, n = rows.n_rows, d = rows.n_features
     cdef Py_ssize_t size, block = 1
     cdef double p = 1.0 / n
-    # Sums of P f, P c z and P c of the two sides.
-    cdef double[2][3] totals
+    # Sums of P f, P c z, P c and P c^2 of the two sides.
+    cdef double[2][4] totals
     cdef bint in_place = rows.value_kind == FLOAT64 and rows.index_kind != INT64
     cdef bint is_dense = rows.index_kind == DENSE
     cdef bint with_blas = is_dense and d <= SHORT_ROW
@@ -122,14 +133,14 @@ def evaluate(
         block = max(1, min(<Py_ssize_t> LARGEST_BLOCK, NUMBERS_OF_BLOCK // d))
     elif in_place and not is_dense:
         block = LARGEST_BLOCK
-    cdef double[LARGEST_BLOCK] scores, losses, derivatives
+    cdef double[LARGEST_BLOCK] scores, losses, derivatives, slopes
     cdef double[2][LARGEST_BLOCK] sides
     cdef double[::1] widened
     if with_blas and not in_place:
         widened = np.empty(block * d)
     gradients[:] = 0.0
     with nogil:
-        for k in range(3):
+        for k in range(4):
             totals[0][k] = 0.0
             totals[1][k] = 0.0
         start = 0
@@ -164,28 +175,70 @@ def evaluate(
                 if mass is not None:
                     p = mass[start + k]
                 losses[k] *= p
-                derivatives[k] *= p
+                slopes[k] = p * derivatives[k]
             add_sides(
-                losses, derivatives, scores, size, sides[0], sides[1], totals[0],
-                totals[1],
+                losses, derivatives, slopes, scores, size, sides[0], sides[1],
+                totals[0], totals[1],
             )
             if with_blas:
                 for side in range(2):
                     add_block(values, size, d, sides[side], &gradients[side, 0])
             else:
                 for k in range(size):
-                    if derivatives[k] != 0.0:
+                    if slopes[k] != 0.0:
                         if block > 1 or predictions is not None:
                             get_row(rows, start + k, &row)
-                        side = derivatives[k] > 0.0
+                        side = slopes[k] > 0.0
                         if is_dense:
-                            axpy(derivatives[k], &row, &gradients[side, 0])
+                            axpy(slopes[k], &row, &gradients[side, 0])
                         else:
-                            sparse_axpy(derivatives[k], &row, &gradients[side, 0])
+                            sparse_axpy(slopes[k], &row, &gradients[side, 0])
             start += size
         for side in range(2):
             sums[side, 0], sums[side, 1] = totals[side][0], totals[side][1]
             gradients[side, d] = totals[side][2]
+            sums[side, 2] = totals[side][3] / (2.0 * loss.smoothness)
+
+
+def add_weighted_rows(Rows rows, const double[::1] weights, double[::1] total):
+    """Add ``sum_i weights_i x_i`` to a total of shape (n_features,).
+
+    Rows without weight are not looked at.
+    """
+    cdef Py_ssize_t k, start, size, n_there, n = rows.n_rows, d = rows.n_features
+    cdef bint in_place = rows.value_kind == FLOAT64 and rows.index_kind == DENSE
+    cdef bint is_sparse
+    cdef Py_ssize_t block = LARGEST_BLOCK
+    cdef Py_ssize_t[LARGEST_BLOCK] there
+    cdef const double* values
+    cdef Row row
+    if in_place and d <= SHORT_ROW:
+        block = max(1, min(<Py_ssize_t> LARGEST_BLOCK, NUMBERS_OF_BLOCK // d))
+    with nogil:
+        start = 0
+        while start < n:
+            size = min(block, n - start)
+            n_there = 0
+            for k in range(size):
+                there[n_there] = start + k
+                n_there += weights[start + k] != 0.0
+            if in_place and d <= SHORT_ROW and DENSELY * n_there > size:
+                values = (<const double*> rows.values) + start * d
+                add_block(values, size, d, &weights[start], &total[0])
+            else:
+                is_sparse = DENSELY * n_there < size
+                for k in range(min(n_there, <Py_ssize_t> ROWS_AHEAD)):
+                    prefetch_row(rows, there[k])
+                for k in range(n_there):
+                    # One after the other is what the hardware expects.
+                    if is_sparse and k + ROWS_AHEAD < n_there:
+                        prefetch_row(rows, there[k + ROWS_AHEAD])
+                    get_row(rows, there[k], &row)
+                    if row.indices == NULL:
+                        axpy(weights[there[k]], &row, &total[0])
+                    else:
+                        sparse_axpy(weights[there[k]], &row, &total[0])
+            start += size
 
 
 cdef void block_scores(

@@ -169,6 +169,7 @@ cdef class _Model:
     cdef double[::1] weighed  # h times the move of each row
     cdef Py_ssize_t[::1] used  # coordinates that were not zero at the last full sweep
     cdef Py_ssize_t n_used
+    cdef double norm  # ||w + d||_1 after the last full sweep
     # What they were after the last sweeps, the intercept last, and what may be next.
     cdef double[:, ::1] past
     cdef double[::1] ahead, weighed_ahead, changes
@@ -231,13 +232,14 @@ cdef class _Model:
         """Step along all coordinates; return the largest error of a slope."""
         cdef Py_ssize_t j
         cdef double worst = 0.0
-        self.n_used = 0
+        self.n_used, self.norm = 0, 0.0
         for j in range(self.which.shape[0]):
             if self.curvature[j] > 0.0:
                 worst = max(worst, self.step(j))
                 if self.v[j] + self.d[j] != 0.0:
                     self.used[self.n_used] = j
                     self.n_used += 1
+                    self.norm += fabs(self.v[j] + self.d[j])
         self.n_past = 0
         return worst
 
@@ -365,8 +367,8 @@ def minimize_by_columns(
     penalties : tuple of float
         l1 and l2.
     enough : tuple of float
-        Slopes that count as zero, of the coefficients and of the intercept; the latter
-        is infinite for a model without one.
+        Slopes that count as zero, of the coefficients and of the intercept, infinite
+        without one; and what they may cost along all of w + d if they are larger.
     max_sweeps : int
         Largest number of sweeps over the coordinates that are not zero, and now and
         then over all.
@@ -378,7 +380,7 @@ def minimize_by_columns(
     n_sweeps : int
         Number of sweeps; `max_sweeps` where it was not reached.
     """
-    cdef double flat = enough[0], flat_intercept = enough[1]
+    cdef double flat = enough[0], flat_intercept = enough[1], gain = enough[2], worst
     cdef bint fit_intercept = flat_intercept < np.inf
     cdef _Model model = _Model(columns, which, h, gradient, v, *penalties)
     cdef Py_ssize_t sweep = 0, n_partial = 0
@@ -386,7 +388,8 @@ def minimize_by_columns(
     with nogil:
         while sweep < max_sweeps:
             sweep += 1
-            quiet = (model.sweep_all() if everything else model.sweep_used()) <= flat
+            worst = model.sweep_all() if everything else model.sweep_used()
+            quiet = worst <= flat or worst * model.norm <= gain
             if fit_intercept and model.total_h > 0.0:
                 quiet &= model.step_intercept() <= flat_intercept
             if quiet and everything:

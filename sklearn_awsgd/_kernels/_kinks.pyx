@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Losses with kinks and an l2 penalty: dual steps without rounding, and multipliers.
+"""Losses with kinks and an l2 penalty: dual steps without rounding.
 
 Such a loss is zero from `low` to `high` and rises beyond as a line of slope 1, so the
 variates a of :mod:`sklearn_awsgd._kernels._dual` lie between -1 and 1, its conjugate is
@@ -14,6 +14,7 @@ from libc.math cimport INFINITY, fabs
 from numpy.random cimport bitgen_t
 
 from sklearn_awsgd._kernels._dual cimport DualSteps
+from sklearn_awsgd._kernels._kink_losses cimport conjugate_at, height, slope_beyond
 from sklearn_awsgd._kernels._loop cimport Point
 from sklearn_awsgd._kernels._rows cimport (
     PREFETCH, Row, axpy, dot, get_row, number, prefetch_number, prefetch_row
@@ -25,53 +26,31 @@ cdef enum:
     ROWS_AHEAD = 6
 
 
-cdef inline double proximal(
-    double s, double k, double low, double high, double* away
+cdef inline double distance_to_kink(
+    double a, double z, double low, double high
 ) noexcept nogil:
-    """Return the a that is a slope of the loss at s - k a.
-
-    `away` is set to the distance of that point from the next kink.
-    """
-    away[0] = 0.0
-    if s < low:
-        if s < low - k:
-            away[0] = low - k - s
-            return -1.0
-        return max((s - low) / k, -1.0)
-    if s <= high:
-        away[0] = min(s - low, high - s)
-        return 0.0
-    if s > high + k:
-        away[0] = s - high - k
-        return 1.0
-    return min((s - high) / k, 1.0)
-
-
-cdef inline double conjugate_at(double a, double low, double high) noexcept nogil:
-    """f*(a)."""
-    if a < 0.0:
-        return a * low
-    return a * high if a > 0.0 else 0.0
-
-
-cdef inline double loss_at(double z, double low, double high) noexcept nogil:
-    """f(z)."""
-    if z < low:
+    """How far a prediction on the line of slope a is from the next kink."""
+    if a == -1.0:
         return low - z
-    return z - high if z > high else 0.0
+    if a == 1.0:
+        return z - high
+    return min(z - low, high - z) if a == 0.0 else 0.0
 
 
 cdef class KinkSteps(DualSteps):
     """Dual steps of a loss with kinks.
 
-    Besides being drawn, rows are gone through by :meth:`sweep`, which sets aside those
-    that lie on a line of their loss and farther from its kinks than any row has lately
-    been from where it had to be.
+    Besides being drawn, rows are gone through by :meth:`sweep`, in short runs whose
+    order is random. It sets aside those that lie on a line of their loss and farther
+    from its kinks than any row has lately been from where it had to be.
 
     Parameters
     ----------
     order : ndarray of int32
-        Rows with positive mass; their order is changed.
+        Rows with positive mass, sorted; their order is changed.
+    run_length : int
+        How many of them are visited one after the other: what they share of the cache's
+        lines is fetched once.
     generator : numpy.random.BitGenerator or None
         Random stream of the sweeps; None for sweeps in the order of the rows.
     *arguments
@@ -84,16 +63,23 @@ cdef class KinkSteps(DualSteps):
     """
 
     cdef readonly int[::1] order
+    # Turns of the runs, and room to sort rows.
+    cdef int[::1] turns, room
     cdef readonly Py_ssize_t n_active
+    cdef Py_ssize_t run_length
     cdef double reach
     # Sums of P f*(a) and P a.
     cdef double conjugate_sum, balance
     cdef bitgen_t* bits
     cdef object generator
 
-    def __init__(self, int[::1] order, generator, *arguments):
+    def __init__(self, int[::1] order, Py_ssize_t run_length, generator, *arguments):
         super().__init__(*arguments)
+        cdef Py_ssize_t n_runs = order.shape[0] // run_length + 1
         self.order = order
+        self.run_length = run_length
+        self.turns = np.empty(n_runs, dtype=np.int32)
+        self.room = np.empty(order.shape[0], dtype=np.int32)
         self.generator = generator
         if generator is not None:
             self.bits = <bitgen_t*> PyCapsule_GetPointer(
@@ -102,54 +88,70 @@ cdef class KinkSteps(DualSteps):
         self.activate()
 
     cdef void step(self, Point* x, double weight) noexcept nogil:
-        cdef double away = 0.0, moved = 0.0, gap
-        gap = self.move(x.i, &x.loss, &x.norm2, &moved, &away)
-        x.norm2 *= weight
+        cdef double away = 0.0, gap = 0.0, miss
+        cdef double low = 0.0, high = 0.0, a = self.variates[x.i], z
+        cdef Row row
+        get_row(self.rows, x.i, &row)
+        self.loss.flat(number(self.y, x.i), &low, &high)
+        z = dot(&row, &self.coef[0]) + self.intercept[0]
+        x.loss = height(z, low, high)
+        # How far the variate is from the derivative.
+        miss = a + 1.0 if z < low else a - (1.0 if z > high else 0.0)
+        self.move(x.i, &gap, &away)
+        x.norm2 = miss * weight
         x.norm2 *= x.norm2 * (number(self.norms2, x.i) + self.fit_intercept)
         self.gap_sum += weight * gap
         self.n_steps += 1
         self.clock[0] += 1.0
 
-    cdef double move(
-        self, Py_ssize_t i, double* loss, double* miss, double* moved, double* away
-    ) noexcept nogil:
-        """Take the step of a row; return what the row had of the gap before.
+    cdef double move(self, Py_ssize_t i, double* gap, double* away) noexcept nogil:
+        """Take the step of a row; return how far its prediction moves.
 
-        Sets the loss before, how far the variate was from the derivative, how far the
-        prediction moves, and how far it is from the next kink then.
+        Sets what it had of the gap before; if it stays, instead how far it is from the
+        next kink.
         """
         cdef Row row
-        cdef double p = self.mass_of(i)
-        cdef double a = self.variates[i], old = self.conjugates[i]
-        cdef double low, high, z, k, new, gap, value
+        cdef double p = self.mass_of(i), a = self.variates[i], change
+        cdef double low, high, z, k, new, old, value
         get_row(self.rows, i, &row)
         self.loss.flat(number(self.y, i), &low, &high)
         z = dot(&row, &self.coef[0]) + self.intercept[0]
         k = p * number(self.norms2, i) / self.alpha
         if self.fit_intercept:
             k += p / self.beta
-        new = proximal(z + k * a, k, low, high, away)
-        loss[0] = loss_at(z, low, high)
-        miss[0] = a + 1.0 if z < low else a - (1.0 if z > high else 0.0)
-        moved[0] = k * fabs(new - a)
-        if new == a:
+        new = slope_beyond(z + k * a, k, low, high)
+        change = new - a
+        if change == 0.0:
+            gap[0] = 0.0
+            away[0] = distance_to_kink(a, z, low, high)
             return 0.0
+        old, value = conjugate_at(a, low, high), conjugate_at(new, low, high)
         # Fenchel and Young: never negative.
-        gap = loss[0] + old - a * z
-        value = conjugate_at(new, low, high)
+        gap[0], away[0] = height(z, low, high) + old - a * z, 0.0
         self.variates[i] = new
-        self.conjugates[i] = value
         self.conjugate_sum += p * (value - old)
-        self.balance += p * (new - a)
-        axpy(-p * (new - a) / self.alpha, &row, &self.coef[0])
+        self.balance += p * change
+        axpy(-p * change / self.alpha, &row, &self.coef[0])
         if self.fit_intercept:
-            self.intercept[0] -= p * (new - a) / self.beta
-        return gap
+            self.intercept[0] -= p * change / self.beta
+        return k * fabs(change)
 
     def activate(self):
         """Set no row aside any more."""
+        if self.n_active < self.order.shape[0]:
+            np.asarray(self.order).sort()
         self.n_active = self.order.shape[0]
         self.reach = INFINITY
+
+    def dual_point(self):
+        """Return the dual point of the variates, as those of smooth losses do."""
+        cdef Py_ssize_t i
+        cdef double low = 0.0, high = 0.0
+        with nogil:
+            for i in range(self.rows.n_rows):
+                self.loss.flat(number(self.y, i), &low, &high)
+                self.conjugates[i] = conjugate_at(self.variates[i], low, high)
+        return super().dual_point()
 
     def sweep(self, int times=1):
         """Take the steps of all active rows, so many times.
@@ -169,115 +171,65 @@ cdef class KinkSteps(DualSteps):
         return total, -self.conjugate_sum - self.alpha / 2 * np.dot(coef, coef)
 
     cdef double sweep_once(self) noexcept nogil:
-        cdef Py_ssize_t t, r, i, n = self.n_active
-        cdef double loss = 0.0, miss = 0.0, moved = 0.0, away = 0.0
-        cdef double total = 0.0, farthest = 0.0, gap
-        for t in range(n - 1 if self.bits != NULL else 0, 0, -1):
-            r = <Py_ssize_t> (uniform(self.bits) * (t + 1))
-            self.order[t], self.order[r] = self.order[r], self.order[t]
-        t = 0
-        while t < n:
-            if t + ROWS_AHEAD < n:
-                r = self.order[t + ROWS_AHEAD]
-                prefetch_row(self.rows, r)
-                PREFETCH(&self.variates[r])
-                PREFETCH(&self.conjugates[r])
-                prefetch_number(self.norms2, r)
-                prefetch_number(self.y, r)
-            i = self.order[t]
-            gap = self.move(i, &loss, &miss, &moved, &away)
-            if moved == 0.0 and away > self.reach:
-                # The last active row takes its turn.
-                n -= 1
-                self.order[t], self.order[n] = self.order[n], self.order[t]
-                continue
-            total += gap * self.mass_of(i)
-            farthest = max(farthest, moved)
-            t += 1
-        self.n_active = n
+        cdef Py_ssize_t run, t, i, n = self.n_active, n_aside = 0
+        cdef Py_ssize_t size = self.run_length, n_runs = (n + size - 1) // size
+        cdef Py_ssize_t begin, end
+        cdef double total = 0.0, farthest = 0.0, gap = 0.0, away = 0.0, moved
+        self.shuffle(n_runs)
+        for run in range(n_runs):
+            begin = self.turns[run] * size
+            end = min(begin + size, n)
+            if run + 1 < n_runs:
+                self.prefetch_run(self.turns[run + 1], n)
+            for t in range(begin, end):
+                i = self.order[t]
+                moved = self.move(i, &gap, &away)
+                if moved == 0.0 and away > self.reach:
+                    # Marked.
+                    self.order[t] = -1 - <int> i
+                    n_aside += 1
+                    continue
+                total += gap * self.mass_of(i)
+                farthest = max(farthest, moved)
+        if n_aside > 0:
+            self.set_aside(n_aside)
         self.reach = farthest if farthest > 0.0 else INFINITY
         if self.fit_intercept:
             # As `recenter`.
             self.intercept[0] -= self.balance / self.beta
         return total
 
+    cdef void shuffle(self, Py_ssize_t n_runs) noexcept nogil:
+        """Shuffle the turns of so many runs."""
+        cdef Py_ssize_t k, r
+        for k in range(n_runs):
+            self.turns[k] = <int> k
+        for k in range(n_runs - 1 if self.bits != NULL else 0, 0, -1):
+            r = <Py_ssize_t> (uniform(self.bits) * (k + 1))
+            self.turns[k], self.turns[r] = self.turns[r], self.turns[k]
 
-def smooth_losses(
-    ends, const double[::1] mass, const double[::1] a, const double[::1] z,
-    double width, double[::1] c,
-):
-    """Sum losses that multipliers have made smooth.
+    cdef void prefetch_run(self, Py_ssize_t run, Py_ssize_t n) noexcept nogil:
+        """Ask for the first rows of a run; the hardware follows from there."""
+        cdef Py_ssize_t t, i, begin = run * self.run_length
+        cdef Py_ssize_t size = min(<Py_ssize_t> ROWS_AHEAD, self.run_length)
+        for t in range(begin, min(begin + size, n)):
+            i = self.order[t]
+            prefetch_row(self.rows, i)
+            PREFETCH(&self.variates[i])
+            prefetch_number(self.norms2, i)
+            prefetch_number(self.y, i)
 
-    With a multiplier a for each row, ``g(z) = min_u f(u) + (z - u + width a)^2 / (2
-    width) - width a^2 / 2`` is nowhere above f; its derivative c is a slope of f at u.
-
-    Parameters
-    ----------
-    ends : tuple of two ndarray of shape (n,)
-        `low` and `high` of each row.
-    mass, a, z : ndarray of shape (n,)
-        P, multiplier and prediction of each row.
-    width : float
-        Over how much kinks are rounded.
-    c : ndarray of shape (n,)
-        Set to the derivatives.
-
-    Returns
-    -------
-    sums : tuple of float
-        Of P g, P f, -P f*(c) of c <= 0 and of c > 0, P (c - a)^2.
-    """
-    cdef const double[::1] low = ends[0], high = ends[1]
-    cdef Py_ssize_t i, n = z.shape[0]
-    cdef double s, away = 0.0, smooth = 0.0, exact = 0.0, changes = 0.0
-    cdef double below = 0.0, above = 0.0
-    with nogil:
-        for i in range(n):
-            s = z[i] + width * a[i]
-            c[i] = proximal(s, width, low[i], high[i], &away)
-            smooth += mass[i] * (
-                loss_at(s - width * c[i], low[i], high[i])
-                + width / 2 * (c[i] * c[i] - a[i] * a[i])
-            )
-            exact += mass[i] * loss_at(z[i], low[i], high[i])
-            if c[i] > 0.0:
-                above -= mass[i] * c[i] * high[i]
-            elif c[i] < 0.0:
-                below -= mass[i] * c[i] * low[i]
-            changes += mass[i] * (c[i] - a[i]) * (c[i] - a[i])
-    return smooth, exact, below, above, changes
-
-
-def smooth_losses_along(
-    ends, const double[::1] mass, const double[::1] a, const double[::1] z,
-    const double[::1] moves, double length, double width,
-):
-    """Sum smooth losses at some length of a step, and their slope along it.
-
-    Parameters
-    ----------
-    ends, mass, a, z, width
-        Those of :func:`smooth_losses`.
-    moves : ndarray of shape (n,)
-        How far the step moves each prediction.
-    length : float
-        Share of the step.
-
-    Returns
-    -------
-    value, slope : float
-        Sums of P g and of P c times the move.
-    """
-    cdef const double[::1] low = ends[0], high = ends[1]
-    cdef Py_ssize_t i, n = z.shape[0]
-    cdef double s, c, away = 0.0, value = 0.0, slope = 0.0
-    with nogil:
-        for i in range(n):
-            s = z[i] + length * moves[i] + width * a[i]
-            c = proximal(s, width, low[i], high[i], &away)
-            value += mass[i] * (
-                loss_at(s - width * c, low[i], high[i])
-                + width / 2 * (c * c - a[i] * a[i])
-            )
-            slope += mass[i] * c * moves[i]
-    return value, slope
+    cdef void set_aside(self, Py_ssize_t n_aside) noexcept nogil:
+        """Put so many rows that are marked behind the active ones, in their order."""
+        cdef Py_ssize_t t, n = self.n_active, n_left = 0, n_marked = n - n_aside
+        cdef int i
+        for t in range(n):
+            i = self.order[t]
+            if i < 0:
+                self.room[n_marked] = -1 - i
+                n_marked += 1
+            else:
+                self.room[n_left] = i
+                n_left += 1
+        self.order[:n] = self.room[:n]
+        self.n_active = n_left

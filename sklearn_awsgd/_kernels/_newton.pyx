@@ -133,7 +133,7 @@ def assess(
 
     Parameters
     ----------
-    gradients, sums : ndarrays of shapes (2, n_columns) and (2, 2)
+    gradients, sums : ndarrays of shapes (2, n_columns) and (2, 3)
         From an evaluation of all rows, see :func:`_batch.evaluate`.
     v : ndarray of shape (n_columns,)
         Where: coefficients, then the intercept.
@@ -149,7 +149,7 @@ def assess(
     gradient : ndarray of shape (n_columns,)
         Likewise.
     size : float
-        Sum of the sizes of `sums`.
+        Sum of the sizes of what a dual point is made of.
     """
     cdef Py_ssize_t j
     cdef int d = <int> v.shape[0] - 1, one = 1
@@ -175,14 +175,24 @@ def assess(
 def dual_point(
     const double[:, ::1] gradients, const double[:, ::1] sums, bint fit_intercept
 ):
-    """Return the dual point of the derivatives c_i: its value, and the mean of a x.
+    """Return the dual point of the derivatives c_i.
 
     With an intercept it is feasible when their mean is zero, so the side with the
-    larger sum is scaled down, by s. As ``f*(s c) <= s f*(c)`` for a loss whose infimum
-    is zero, and ``f*(c) = c z - f`` at c = f'(z), its dual objective is at least
-    ``sum s (f - c z) - ||sum s c x||^2 / (2 alpha)``.
+    larger sum is scaled down, by s. For a loss whose infimum is zero and whose second
+    derivative is L at most, ``f*(s c) <= s f*(c) - s (1 - s) c^2 / (2 L)``; and
+    ``f*(c) = c z - f`` at c = f'(z). So its dual objective is at least
+    ``sum s (f - c z) + s (1 - s) c^2 / (2 L) - ||sum s c x||^2 / (2 alpha)``.
 
     The parameters are those of :func:`assess`.
+
+    Returns
+    -------
+    value : float
+        Of the dual objective, up to the penalty.
+    mean : ndarray of shape (n_columns - 1,)
+        Sum of P a x.
+    spare : float
+        Sum of P a^2 / (2 L): all of it may be scaled further, likewise.
     """
     cdef Py_ssize_t j, d = gradients.shape[1] - 1
     cdef double below = -gradients[0, d], above = gradients[1, d]
@@ -194,10 +204,12 @@ def dual_point(
     with nogil:
         for j in range(d):
             mean[j] = scale[0] * gradients[0, j] + scale[1] * gradients[1, j]
-    return (
-        scale[0] * (sums[0, 0] - sums[0, 1]) + scale[1] * (sums[1, 0] - sums[1, 1]),
-        result,
-    )
+    cdef double value = 0.0, spare = 0.0
+    for j in range(2):
+        value += scale[j] * (sums[j, 0] - sums[j, 1])
+        value += scale[j] * (1.0 - scale[j]) * sums[j, 2]
+        spare += scale[j] * scale[j] * sums[j, 2]
+    return value, result, spare
 
 
 def mix(

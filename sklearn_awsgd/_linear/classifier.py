@@ -16,6 +16,9 @@ from sklearn_awsgd._linear.targets import (
     distinct,
 )
 
+# Scores of classes that differ by so many units of rounding are equal.
+ROUNDING_OF_SCORES = 100
+
 
 def _has_probabilities(estimator):
     if estimator.loss in ("log_loss", "multinomial", "modified_huber"):
@@ -463,7 +466,12 @@ default="auto"
             return (scores > 0).astype(int)
         if scores.ndim == 1:
             return self.classes_[(scores > 0).astype(int)]
-        return self.classes_[scores.argmax(axis=1)]
+        # Rows on the margins of two classes have equal scores, up to rounding, which
+        # must not decide: it depends on the other rows of X.
+        best = scores.max(axis=1, keepdims=True)
+        rounding = ROUNDING_OF_SCORES * np.finfo(scores.dtype).eps
+        is_best = scores >= best - rounding * (1 + np.abs(best))
+        return self.classes_[is_best.argmax(axis=1)]
 
     @available_if(_has_probabilities)
     def predict_proba(self, X):

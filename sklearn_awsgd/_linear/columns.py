@@ -37,6 +37,8 @@ STEP_TRIALS = 8
 SLOW_MODEL = 0.5
 MANY_COEFFICIENTS = 2
 MOST_SETTLED = 600
+# What slopes may cost along all coefficients, relative to the gap that is small enough.
+SHARE_OF_BOUND = 0.25
 # Gain, relative to the gap that is small enough, of a model that has come to nothing.
 STALLED = 1e-3
 # Slopes of the next model that count as zero, relative to the largest of this one.
@@ -351,6 +353,7 @@ class ColumnModel:
         """Return the duality gap, as `LinearObjective` does, of these columns."""
         mean = here.gradient[:-1] - self.l2 * here.v[:-1]
         dual = here.losses - here.derivatives * here.z
+        spare = here.derivatives**2 / (2 * self.loss.smoothness)
         if self.fit_intercept:
             # The mean of the derivatives has to be zero: the side with the larger sum
             # is scaled down. What that does to the slopes is left out.
@@ -358,9 +361,13 @@ class ColumnModel:
             above = expectation(here.derivatives * is_above, self.mass)
             below = above - here.gradient[-1]
             larger = is_above if above > below else ~is_above
-            dual[larger] *= min(below, above) / max(below, above, 1e-300)
-        value = expectation(dual, self.mass)
-        return here.value - penalized_bound(value, mean, self.l1, self.l2)
+            share = min(below, above) / max(below, above, 1e-300)
+            dual[larger] *= share
+            dual[larger] += share * (1 - share) * spare[larger]
+            spare[larger] *= share**2
+        value, spare = expectation(dual, self.mass), expectation(spare, self.mass)
+        bound = penalized_bound(value, mean, self.l1, self.l2, spare)
+        return here.value - bound
 
     def _model_step(self, rows, numbers, here, bound, enough):
         """Return the step to the minimum of the quadratic model."""
@@ -377,7 +384,7 @@ class ColumnModel:
             self._curvatures(here),
             here.gradient,
             here.v,
-            (flat, level),
+            (flat, level, SHARE_OF_BOUND * bound),
         )
         return step, n_sweeps < MOST_SWEEPS
 
@@ -483,7 +490,7 @@ class QuadraticColumnModel(ColumnModel):
             # At least the mean size of the derivatives.
             size = np.sqrt(2 * start.value)
             level = max(share / 8, 1e-15) * size
-        enough = self._flat(share, bound, len(v)), level
+        enough = self._flat(share, bound, len(v)), level, SHARE_OF_BOUND * bound
         h = np.full(len(self.y), 1.0) * self._p
         step, n_sweeps = self._sweep(rows, numbers, h, gradient, v, enough)
         v = spread(v + step, which, len(start.v))

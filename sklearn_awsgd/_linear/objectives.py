@@ -150,17 +150,18 @@ class LinearObjective(Objective):
             gap += self.alpha_l1 * dasum(v[:-1])
         return Evaluation(v, value, gradient, gap, curvatures)
 
-    def mix_dual(self, value, mean):
+    def mix_dual(self, value, mean, spare=0.0):
         """Take in a dual point: mix it with the best so far such that the bound rises.
 
         A dual point is a pair (l, u), ``l <= -sum P f*(a)`` and ``u = sum P a x``, with
         the bound ``l - ||u||^2 / (2 alpha)``; as f* is convex, mixtures of pairs are
         pairs of mixtures. What is left of the gradients of several points partly
         cancels, so a mixture is far better than the last point. With an l1 penalty the
-        better bound of the two is kept: see `penalized_bound`.
+        better bound of the two is kept, for which `spare` counts: see
+        `penalized_bound`.
         """
         if self.alpha_l1 > 0:
-            bound = penalized_bound(value, mean, self.alpha_l1, self.alpha)
+            bound = penalized_bound(value, mean, self.alpha_l1, self.alpha, spare)
             self._bound = max(self._bound, bound)
             return
         self._dual = _newton.mix(*self._dual, value, mean, self.alpha)
@@ -201,13 +202,15 @@ class LinearObjective(Objective):
         return hessian, flops / cost_of_pass(self.n_samples, self.n_nonzero)
 
 
-def penalized_bound(value, mean, l1, l2):
+def penalized_bound(value, mean, l1, l2, spare=0.0):
     """Return a lower bound of the minimum of a loss with an l1 penalty.
 
-    With a dual point (l, u), see `LinearObjective.mix_dual`, also (s l, s u) is one for
-    s from 0 to 1, as f*(0) = 0; and the conjugate of the penalties at u is
-    ``sum_j max(|u_j| - l1, 0)^2 / (2 l2)``, infinite without l2 unless it is zero. The
-    bound is that of the best s, ``s l - sum_j max(s |u_j| - l1, 0)^2 / (2 l2)``.
+    With a dual point (l, u), see `LinearObjective.mix_dual`, also
+    ``(s l + s (1 - s) r, s u)`` is one for s from 0 to 1: see
+    :func:`~sklearn_awsgd._kernels._newton.dual_point`. The conjugate of the penalties
+    at u is ``sum_j max(|u_j| - l1, 0)^2 / (2 l2)``, infinite without l2 unless it is
+    zero. The bound is that of the best s,
+    ``s l + s (1 - s) r - sum_j max(s |u_j| - l1, 0)^2 / (2 l2)``.
 
     Parameters
     ----------
@@ -217,23 +220,29 @@ def penalized_bound(value, mean, l1, l2):
         u.
     l1, l2 : float
         Strengths of the penalties, the first positive.
+    spare : float, default=0.0
+        r, what the convexity of f* spares.
     """
-    if value <= 0:
+    slope = value + spare
+    if slope <= 0:
         return 0.0
     largest = max(mean.max(initial=0.0), -mean.min(initial=0.0))
-    if largest <= l1:
-        return value
-    if l2 == 0:
-        return value * l1 / largest
-    size = np.abs(mean)
-    size = np.sort(size[size > l1])[::-1]
-    # The derivative in s falls; with the k largest beyond l1 it is zero at s[k].
-    squares, sums = np.cumsum(size**2), np.cumsum(size)
-    s = np.minimum((l2 * value + l1 * sums) / squares, 1.0)
-    # It is so for the first k whose next largest is not beyond l1 there.
-    k = np.argmax(np.append(s[:-1] * size[1:] <= l1, True))
-    beyond = s[k] * size[: k + 1] - l1
-    return s[k] * value - beyond @ beyond / (2 * l2)
+    # While no slope is beyond the penalty, the derivative in s is slope - 2 s r.
+    s = min(1.0, l1 / max(largest, l1))
+    if 2 * s * spare >= slope:
+        s = slope / (2 * spare)
+    elif s < 1 and l2 > 0:
+        size = np.abs(mean)
+        size = np.sort(size[size > l1])[::-1]
+        # The derivative in s falls; with the k largest beyond l1 it is zero at s[k].
+        squares, sums = np.cumsum(size**2), np.cumsum(size)
+        zeros = (l2 * slope + l1 * sums) / (squares + 2 * l2 * spare)
+        zeros = np.minimum(zeros, 1.0)
+        # It is so for the first k whose next largest is not beyond l1 there.
+        k = np.argmax(np.append(zeros[:-1] * size[1:] <= l1, True))
+        s, beyond = zeros[k], zeros[k] * size[: k + 1] - l1
+        return s * value + s * (1 - s) * spare - beyond @ beyond / (2 * l2)
+    return s * value + s * (1 - s) * spare
 
 
 def best_constant(loss, y, mass):

@@ -88,17 +88,20 @@ class LinearSums:
         -------
         gradients : ndarray of shape (2, n_columns)
             Sum of P c x of each side, the intercept's last.
-        sums : ndarray of shape (2, 2)
-            Sums of P f and of P c z of each side.
+        sums : ndarray of shape (2, 3)
+            Sums of P f, of P c z and of P c^2 / (2 L) of each side, see
+            :func:`_batch.evaluate`.
         curvatures : object
             For `hessian` and `hessian_diagonal`.
         """
         curvatures = np.empty(self.n_samples, dtype=self._dtype)
 
         def evaluate_block(X, part):
-            gradients, sums = np.empty((2, self.n_columns)), np.empty((2, 2))
+            gradients, sums = np.empty((2, self.n_columns)), np.empty((2, 3))
             mass, factor = self._block_mass(part)
-            found = np.empty(X.shape[0])
+            # Curvatures of all rows may be kept in single precision.
+            direct = self._dtype == np.float64
+            found = curvatures[part] if direct else np.empty(X.shape[0])
             _batch.evaluate(
                 Rows(X),
                 self.loss,
@@ -110,7 +113,8 @@ class LinearSums:
                 found,
                 predictions=None if predictions is None else predictions[part],
             )
-            curvatures[part] = found
+            if not direct:
+                curvatures[part] = found
             if factor != 1:
                 gradients *= factor
                 sums *= factor

@@ -240,10 +240,13 @@ class LinearTask(Task):
         """Return the compiled dual steps; `hold` is what holds the intercept."""
         return DualSteps(*self._dual_arguments(hold))
 
-    def make_kink_problem(self, hold, rows, shuffle):
-        """Return the compiled dual steps of a loss with kinks, over some rows."""
+    def make_kink_problem(self, hold, rows, together, shuffle):
+        """Return the compiled dual steps of a loss with kinks, over some rows.
+
+        So many that lie next to each other take their turns together.
+        """
         generator = self.generator if shuffle else None
-        return KinkSteps(rows, generator, *self._dual_arguments(hold))
+        return KinkSteps(rows, together, generator, *self._dual_arguments(hold))
 
     def _dual_arguments(self, hold):
         """Return what compiled dual steps are made of."""

@@ -75,7 +75,14 @@ class _Run:
     def __init__(self, task, budget, log, n_draws):
         self.task, self.budget, self.log = task, budget, log
         self.tol, self.least = budget.tol or 0.0, NEAR_ZERO * task.constant_loss()
-        self.objective, self.system = task.make_objective(), CenteredSystem(task)
+        self.objective = task.make_objective()
+        mass = task.data.mass
+        if mass is None:
+            mass = np.full(task.n_samples, 1 / task.n_samples)
+        self.system = CenteredSystem(
+            task.data.blocks, mass, task.penalty.l2, task.fit_intercept
+        )
+        self._y_mean = expectation(task.target.numbers(), task.data.mass)
         # That of the moments is the first.
         self.n_passes, self._n_draws = 1, n_draws
         self.converged, self.is_finite = False, True
@@ -83,12 +90,19 @@ class _Run:
 
     def _look(self, w):
         """Evaluate coefficients on all rows, with the best intercept."""
-        v, known = self.system.with_intercept(w), None
+        v, known = self._with_intercept(w), None
         if not w.any():
             known = np.full(self.task.n_samples, v[-1])
         here = self.objective(v, known)
         self._record(here.value, here.gap, lambda: here.v)
         return here
+
+    def _with_intercept(self, w):
+        """Return parameters: coefficients with their best intercept."""
+        b = self.task.parameters()[-1]
+        if self.task.fit_intercept:
+            b = self._y_mean - self.system.center @ w
+        return np.append(w, b)
 
     def _record(self, value, gap, parameters):
         self.n_passes += 1
@@ -97,7 +111,8 @@ class _Run:
 
     def go_on(self):
         """Take steps from here; return whether to begin anew where they end."""
-        steps = ConjugateSteps(self.system, self.here)
+        here = self.here
+        steps = ConjugateSteps(self.system, here.v[:-1], here.value, here.gradient[:-1])
         while True:
             scale = max(abs(steps.value), self.least)
             self.converged = bool(
@@ -111,9 +126,7 @@ class _Run:
             if not self.is_finite:
                 return False
             w = steps.w
-            self._record(
-                steps.value, steps.left, lambda w=w: self.system.with_intercept(w)
-            )
+            self._record(steps.value, steps.left, lambda w=w: self._with_intercept(w))
         if steps.n_steps == 0:
             return False
         before, self.here = self.here, self._look(steps.w)
@@ -130,59 +143,53 @@ class _Run:
 
 
 class CenteredSystem:
-    """(X - m)^T P (X - m) + alpha, where m is the mean of the rows X.
+    """sum_i h_i (x_i - m) (x_i - m)^T + alpha, where m is the mean of the rows, weighed.
 
     It is the curvature of the coefficients, each with its best intercept; without an
     intercept m is zero.
 
     Parameters
     ----------
-    task : LinearTask
-        Of a squared error.
+    blocks : Blocks
+        Rows.
+    h : ndarray of shape (n_samples,)
+        Their weights.
+    alpha : float
+        Strength of the penalty.
+    fit_intercept : bool
+        Whether there is an intercept.
 
     Attributes
     ----------
-    alpha : float
-        Strength of the penalty.
+    center : ndarray of shape (n_features,)
+        m.
+    total : float
+        Sum of the weights.
     diagonal : ndarray of shape (n_features,)
         That of the matrix.
     """
 
-    def __init__(self, task):
-        data, y = task.data, task.target.numbers()
-        self.alpha, self._blocks, self._mass = task.penalty.l2, data.blocks, data.mass
-        self._mean, self._y_mean = np.zeros(task.n_features), task.parameters()[-1]
-        squares = self._sum(self._squares)
-        if task.fit_intercept:
-            self._mean, self._y_mean = self._sum(self._means), expectation(y, data.mass)
-        variances = np.maximum(squares - self._mean**2, 0.0)
-        self.diagonal = variances + self.alpha
+    def __init__(self, blocks, h, alpha, fit_intercept):
+        self.alpha, self._blocks, self._h, self.total = alpha, blocks, h, h.sum()
+        self.center = np.zeros(blocks.shape[1])
+        if fit_intercept and self.total > 0:
+            means = self._sum(lambda X, h: X.T.dot(h))
+            self.center = means / self.total
+        squares = self._sum(_squares) - self.total * self.center**2
+        self.diagonal = np.maximum(squares, 0.0) + self.alpha
 
     def _sum(self, function):
-        """Return the sum of a function of the rows of each block and their P."""
-
-        def visit(X, part):
-            size = part.stop - part.start
-            share = np.full(size, 1 / self._blocks.shape[0])
-            return function(X, share if self._mass is None else self._mass[part])
-
-        return sum(self._blocks.map(visit))
-
-    @staticmethod
-    def _means(X, mass):
-        return X.T.dot(mass)
-
-    @staticmethod
-    def _squares(X, mass):
-        return hessian_diagonal(Rows(X), mass, np.ones(len(mass)))[:-1]
-
-    def with_intercept(self, w):
-        """Return parameters: coefficients with their best intercept."""
-        return np.append(w, self._y_mean - self._mean @ w)
+        """Return the sum of a function of the rows of each block and their weights."""
+        return sum(self._blocks.map(lambda X, part: function(X, self._h[part])))
 
     def __matmul__(self, p):
-        product = self._sum(lambda X, mass: X.T.dot(mass * X.dot(p)))
-        return product - (self._mean @ p) * self._mean + self.alpha * p
+        product = self._sum(lambda X, h: X.T.dot(h * X.dot(p)))
+        product -= self.total * (self.center @ p) * self.center
+        return product + self.alpha * p
+
+
+def _squares(X, h):
+    return hessian_diagonal(Rows(X), h, np.ones(len(h)))[:-1]
 
 
 class ConjugateSteps:
@@ -192,8 +199,12 @@ class ConjugateSteps:
     ----------
     system : CenteredSystem
         The curvature.
-    here : Evaluation
-        Where to start, with the best intercept.
+    w : ndarray of shape (n_features,)
+        Coefficients to start from.
+    value : float
+        The objective there, with the best intercept.
+    gradient : ndarray of shape (n_features,)
+        Its gradient.
 
     Attributes
     ----------
@@ -205,9 +216,9 @@ class ConjugateSteps:
         Number of steps.
     """
 
-    def __init__(self, system, here):
-        self._system, self.w, self.value = system, here.v[:-1].copy(), here.value
-        self._residual = -here.gradient[:-1]
+    def __init__(self, system, w, value, gradient):
+        self._system, self.w, self.value = system, w.copy(), value
+        self._residual = -gradient
         self._step = self._residual / system.diagonal
         self._norm2 = self._residual @ self._step
         # No eigenvalue of the preconditioned matrix is less.

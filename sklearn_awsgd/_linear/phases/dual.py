@@ -244,13 +244,19 @@ def take_dual_steps(task, hold, draws, budget, log, after=2):
     return DualResult(outcome, report=end)
 
 
+def rows_together(n_rows, n_nonzero):
+    """Return how many rows that lie next to each other stay so in every order."""
+    share = min(NUMBERS_IN_RUN / max(n_nonzero, 1), BLOCK_SHARE)
+    return int(max(1, n_rows * share))
+
+
 def _shuffled_blocks(task, draws, n_nonzero):
     """Return a sampler of shuffled passes, over blocks of rows."""
-    share = min(NUMBERS_IN_RUN / n_nonzero, BLOCK_SHARE)
+    space = draws.space
     return ShuffledPasses(
         task.generator,
-        draws.space.rows,
-        draws.space.mass,
-        draws.space.shuffle,
-        block_size=int(max(1, draws.n_rows * share)),
+        space.rows,
+        space.mass,
+        space.shuffle,
+        block_size=rows_together(draws.n_rows, n_nonzero),
     )

@@ -1,10 +1,10 @@
 """Newton's method with multipliers, for losses with kinks and an l2 penalty.
 
 A loss with kinks is made smooth by a multiplier for each row, close to its derivative
-at the optimum (``smooth_losses`` in ``_kernels/_kinks.pyx``). With the right ones the
-minimum is that of the loss with its kinks, over whatever width these are rounded; so,
-unlike a rounding that must become sharper and sharper, few widths are enough. Each is
-solved by Newton's method, whose curvature is that of the rows next to a kink, and the
+at the optimum (``smooth_losses`` in ``_kernels/_multipliers.pyx``). With the right ones
+the minimum is that of the loss with its kinks, over whatever width these are rounded;
+so, unlike a rounding that must become sharper and sharper, few widths are enough. Each
+is solved by Newton's method, whose curvature is that of the rows next to a kink, and the
 derivatives there are the next multipliers (the method of multipliers, which is a
 proximal point method of the dual).
 
@@ -16,9 +16,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sklearn_awsgd._kernels._kinks import smooth_losses, smooth_losses_along
+from sklearn_awsgd._kernels._batch import add_weighted_rows
+from sklearn_awsgd._kernels._multipliers import smooth_losses, smooth_losses_along
+from sklearn_awsgd._kernels._rows import Rows
 from sklearn_awsgd._linear.blocks import Blocks
 from sklearn_awsgd._linear.curvature import InverseCurvature, add_penalty
+from sklearn_awsgd._linear.phases.conjugate import CenteredSystem, ConjugateSteps
 from sklearn_awsgd._linear.phases.descent import SUFFICIENT
 from sklearn_awsgd._linear.sums import LinearSums
 
@@ -35,6 +38,14 @@ FEW_STEPS = 2
 SHARE_OF_GAIN = 0.1
 # Rows of a curvature sample for each column; the cost of a step is that of the sample.
 CURVATURE_ROWS_PER_COLUMN = 64
+# Flops of its matrix in the time that a pass takes for a number. Conjugate gradients
+# instead: about how many steps they take, in numbers what the calls of each cost, how
+# many they may be, and what they leave of what a step gains. Chosen on "timestamp".
+FLOPS_PER_NUMBER = 40
+CONJUGATE_STEPS = 25
+CONJUGATE_CALLS = 10_000
+MOST_CONJUGATE_STEPS = 500
+SHARE_LEFT_BY_GRADIENTS = 0.01
 # Slope that ends the search along a step that was too long, relative to that at its
 # beginning, and trials of it.
 FLAT = 0.5
@@ -108,7 +119,13 @@ class RowsInPlay:
             is_low, is_high = at_rest < 0, at_rest > 0
             self.constant -= at_rest[is_low] @ low[is_low]
             self.constant -= at_rest[is_high] @ high[is_high]
-            for more in data.blocks.map(lambda X, part: X.T.dot(at_rest[part])):
+
+            def add(X, part):
+                total = np.zeros(X.shape[1])
+                add_weighted_rows(Rows(X), at_rest[part], total)
+                return total
+
+            for more in data.blocks.map(add):
                 self.slopes[:-1] += more
             self.slopes[-1] = at_rest.sum()
         self.alpha, self.fit_intercept = task.penalty.l2, task.fit_intercept
@@ -130,9 +147,10 @@ class RowsInPlay:
         """
 
         def visit(X, part):
-            weights = weigh(part)
+            weights, more = weigh(part), np.zeros(X.shape[1])
+            add_weighted_rows(Rows(X), weights, more)
             below = np.minimum(weights, 0).sum()
-            return X.T.dot(weights), np.array([below, weights.sum() - below])
+            return more, np.array([below, weights.sum() - below])
 
         total, sides = np.zeros(self.sums.n_columns), np.zeros(2)
         for more, more_of_sides in self.sums.blocks.map(visit):
@@ -199,6 +217,8 @@ class RowsInPlay:
         """Return Newton's step."""
         if curved is None:
             curved = (np.abs(here.c) < 1) & (here.c != 0)
+        if self._solves_by_gradients(np.count_nonzero(curved)):
+            return self._conjugate_step(here, curved / width)
         most = max(CURVATURE_ROWS_PER_COLUMN * self.sums.n_columns, 1000)
         n_rows = self.n_rows if np.count_nonzero(curved) <= most else most
         hessian, _ = self.sums.hessian(curved / width, 0.0, n_rows, rng)
@@ -206,6 +226,41 @@ class RowsInPlay:
             hessian[:, -1] = 0
         add_penalty(np.einsum("ii->i", hessian), self.alpha, self.fit_intercept)
         return -(InverseCurvature.from_hessian(hessian, cost=0.0) @ here.gradient)
+
+    def _solves_by_gradients(self, n_curved):
+        """Return whether conjugate gradients cost less than a matrix of the curvature.
+
+        So it is with hundreds of columns, of which each row has few.
+        """
+        per_row = self.sums.n_nonzero / max(self.n_rows, 1)
+        matrix = curvature_cost(self.sums.n_columns, per_row, n_curved)
+        return conjugate_cost(per_row, n_curved) < matrix
+
+    def _conjugate_step(self, here, curvatures):
+        """Return Newton's step, nearly, by conjugate gradients."""
+        rows = np.flatnonzero(curvatures)
+        h = curvatures[rows] * self.mass[rows]
+        blocks = Blocks(self.sums.blocks.take(rows), self.sums.blocks.n_threads)
+        system = CenteredSystem(blocks, h, self.alpha, self.fit_intercept)
+        slope = here.gradient[-1] if system.total > 0 else 0.0
+        gradient = here.gradient[:-1] - slope * system.center
+        steps = ConjugateSteps(system, np.zeros(len(gradient)), 0.0, gradient)
+        for _ in range(MOST_CONJUGATE_STEPS):
+            steps.step()
+            if steps.left <= SHARE_LEFT_BY_GRADIENTS * -steps.value:
+                break
+        b = -slope / max(system.total, 1e-300) - system.center @ steps.w
+        return np.append(steps.w, b if self.fit_intercept else 0.0)
+
+
+def curvature_cost(n_columns, per_row, n_curved):
+    """Return what a matrix of the curvature costs, in numbers that a pass looks at."""
+    return (n_curved * per_row**2 + n_columns**3 / 3) / FLOPS_PER_NUMBER
+
+
+def conjugate_cost(per_row, n_curved):
+    """Return what conjugate gradients cost, likewise."""
+    return CONJUGATE_STEPS * (2 * per_row * n_curved + CONJUGATE_CALLS)
 
 
 def begin_far(play, v, a):
@@ -275,14 +330,18 @@ def minimize_with_multipliers(play, start, goal, run, rng):
     """
     v, z, a, width = start.v, start.z, start.a, start.width
     objective, best, curved = run.objective, None, start.curved
+
+    def spend(best):
+        # What the rows that are not in play lack is not known.
+        gap = best.value - objective.lower_bound() if play.share == 1 else np.nan
+        run.spend(play.share, best.value, gap, best.v)
+
     for _ in range(MOST_WIDTHS):
         here, before = play.place(v, z, a, width, objective), None
+        best = _better(best, here)
         for n_steps in range(MOST_NEWTON_STEPS):
-            if best is None or here.value < best.value:
-                best = here
-            gap, enough = best.value - objective.lower_bound(), goal[0]
-            enough *= max(best.value, goal[1])
-            if gap <= enough:
+            enough = goal[0] * max(best.value, goal[1])
+            if best.value - objective.lower_bound() <= enough:
                 return best, here.c, True
             if run.is_spent:
                 return best, here.c, False
@@ -298,14 +357,14 @@ def minimize_with_multipliers(play, start, goal, run, rng):
                 # Rounding hides what the step gains: it is taken as it is.
                 end = here.v + step
                 here = play.place(end, play.predict(end), a, width, objective)
-                run.spend(play.share, best.value, v=best.v)
+                best = _better(best, here)
+                spend(best)
                 break
             if left <= SHARE_OF_GAIN * here.gain:
                 break
             new, length = _search(play, here, step, left, a, width, objective)
-            # What the rows that are not in play lack is not known.
-            certified = gap if play.share == 1 else np.nan
-            run.spend(play.share, best.value, certified, best.v)
+            best = _better(best, new or here)
+            spend(best)
             if new is None:
                 break
             before = (here.smooth, left) if length >= LEAST_LENGTH else None
@@ -314,6 +373,11 @@ def minimize_with_multipliers(play, start, goal, run, rng):
             width /= SHRINKING
         v, z, a = here.v, here.z, here.c
     return best, a, False
+
+
+def _better(best, here):
+    """Return the Place whose objective is less; there may be none so far."""
+    return here if best is None or here.value < best.value else best
 
 
 def _trust(before, here, left):

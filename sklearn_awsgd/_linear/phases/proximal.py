@@ -85,18 +85,20 @@ class ProximalDirection(Direction):
         self.by_faces = cheap and not self.exact
         self.goal = descent.ROUNDING if self.exact else tol
         self.n_rows = descent.first_sample_size(objective, cheap)
-        self.floor, self.left = 0.0, np.inf
+        self.floor, self.left, self._lasting = 0.0, np.inf, None
         objective.expect_curvature(self.n_rows, rng, self.floor)
 
     def evaluate(self, v):
         return add_l1_penalty(self.objective(v), self.alpha_l1)
 
     def propose(self, here, trail):
+        scale = max(abs(here.value), 1e-300)
+        if here.gap <= self.goal * scale:
+            return Proposal(np.zeros_like(here.v), 0.0, scale, here.gap, here.gap)
         step, last_gain = self._minimize_model(here)
         slope = here.gradient @ step
         if self.alpha_l1 > 0:
             slope += self.alpha_l1 * l1_change(here.v[:-1], step[:-1])
-        scale = max(abs(here.value), 1e-300)
         # With curvature added, and between kinks, a model promises too little; so it
         # does of few rows, each of which may take its curvature away.
         objective = self.objective
@@ -121,7 +123,7 @@ class ProximalDirection(Direction):
 
     def _minimize_model(self, here):
         """Return the minimiser of the model, and what the last sweep gained at most."""
-        hessian, _ = self.objective.hessian(here, self.n_rows, self.rng, self.floor)
+        hessian = self._hessian(here)
         if self.alpha_l1 == 0:
             inverse = InverseCurvature.from_hessian(hessian, cost=0.0)
             return -(inverse @ here.gradient), 0.0
@@ -142,6 +144,16 @@ class ProximalDirection(Direction):
             if self.exact:
                 break
         return step, last_gain
+
+    def _hessian(self, here):
+        """Return the upper triangle of a curvature; that of all rows may stay."""
+        if self._lasting is not None:
+            return self._lasting
+        hessian, _ = self.objective.hessian(here, self.n_rows, self.rng, self.floor)
+        takes_all = self.n_rows >= self.objective.n_samples and self.floor == 0
+        if takes_all and self.objective.is_quadratic:
+            self._lasting = hessian
+        return hessian
 
     def _polish(self, hessian, here, step):
         """Solve exactly for the coefficients that coordinate descent left nonzero.

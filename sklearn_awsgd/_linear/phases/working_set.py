@@ -90,11 +90,12 @@ class WorkingSetDirection(Direction):
 
         These are arguments of ``ColumnModel.minimize``.
         """
-        bound = SHARE_OF_GOAL * self.goal * scale
+        goal = self.goal * scale
         if self._takes_all and self.objective.is_quadratic:
-            # The model is the objective, and of all features: once will do.
+            # The model is the objective, and of all features: once will do, as a rule.
+            bound = min(goal, SHARE_OF_GAP * here.gap)
             return np.arange(len(here.v) - 1), self.alpha_l1, bound
-        bound = max(SHARE_OF_GAP * here.gap, bound)
+        bound = max(SHARE_OF_GAP * here.gap, SHARE_OF_GOAL * goal)
         used, slopes = np.flatnonzero(here.v[:-1]), np.abs(here.gradient[:-1])
         # A weak penalty is approached from above: at once, nearly all coefficients
         # would leave zero before any of them is what it has to be.
