@@ -245,19 +245,24 @@ def penalized_bound(value, mean, l1, l2, spare=0.0):
     return s * value + s * (1 - s) * spare
 
 
+def few_values(y, mass):
+    """Return the values of targets as float64, and their P; each of two once."""
+    low, high = y.min(), y.max()
+    is_high = y == high
+    if (is_high | (y == low)).all():
+        share = is_high.mean() if mass is None else mass @ is_high
+        return np.array([low, high], dtype=np.float64), np.array([1 - share, share])
+    weights = np.full(len(y), 1 / len(y)) if mass is None else mass
+    return y.astype(np.float64, copy=False), weights
+
+
 def best_constant(loss, y, mass):
     """Return the b that minimises E_P[f(y, b)], nearly.
 
     It is where the sampling phase starts: a rare class is far from b = 0, and the
     derivatives at its own b tell which rows matter.
     """
-    low, high = float(y.min()), float(y.max())
-    is_high = y == high
-    if (is_high | (y == low)).all():
-        share = is_high.mean() if mass is None else mass @ is_high
-        values, weights = np.array([low, high]), np.array([1 - share, share])
-    else:
-        values, weights = y, np.full(len(y), 1 / len(y)) if mass is None else mass
+    values, weights = few_values(y, mass)
     b, step = weights @ values, 0.0
     best, z = np.inf, np.empty(len(values))
     for _ in range(50):

@@ -30,7 +30,11 @@ from sklearn_awsgd._linear.curvature import (
     cost_of_inverting,
 )
 from sklearn_awsgd._linear.data import Data
-from sklearn_awsgd._linear.objectives import LinearObjective, best_constant
+from sklearn_awsgd._linear.objectives import (
+    LinearObjective,
+    best_constant,
+    few_values,
+)
 from sklearn_awsgd._linear.softmax_objective import SoftmaxObjective
 from sklearn_awsgd._linear.softmax_sums import SoftmaxSums
 from sklearn_awsgd._linear.sums import LinearSums
@@ -221,9 +225,9 @@ class LinearTask(Task):
         self.states[0]["intercept"][0] = constant
 
     def constant_loss(self):
-        y = self.target.numbers()
-        losses = self.loss(y, np.full(len(y), self.states[0]["intercept"][0]))[0]
-        return np.average(losses, weights=self.data.mass)
+        y, weights = few_values(self.target.values, self.data.mass)
+        constant = np.full(len(y), self.states[0]["intercept"][0])
+        return weights @ self.loss(y, constant)[0]
 
     def useless_loss(self):
         largest = np.abs(self.target.values).max(keepdims=True)

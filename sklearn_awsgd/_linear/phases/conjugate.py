@@ -143,7 +143,7 @@ class _Run:
 
 
 class CenteredSystem:
-    """sum_i h_i (x_i - m) (x_i - m)^T + alpha, where m is the mean of the rows, weighed.
+    """sum_i h_i (x_i - m) (x_i - m)^T + alpha, where m is the weighted mean of rows.
 
     It is the curvature of the coefficients, each with its best intercept; without an
     intercept m is zero.

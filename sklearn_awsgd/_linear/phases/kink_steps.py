@@ -15,10 +15,11 @@ Constants were chosen on the sets that ``multipliers.py`` names, and on cover_2v
 
 import math
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
-from sklearn_awsgd._linear.curvature import expectation, systematic_sample
+from sklearn_awsgd._linear.curvature import systematic_sample
 from sklearn_awsgd._linear.objectives import Evaluation
 from sklearn_awsgd._linear.phases.descent import Report
 from sklearn_awsgd._linear.phases.dual import (
@@ -95,10 +96,8 @@ def plan_kink_steps(task):
     suited = task.has_dual_steps and not task.is_smooth and not task.data.is_source
     if not (suited and l2 > 0 and task.penalty.l1 == 0):
         return None
-    y = task.target.numbers()
-    z = np.full(len(y), task.states[0]["intercept"][0])
     # The curvature of a parabola as high as the loss at the distance of the targets.
-    value = expectation(task.loss(y, z)[0], task.data.mass)
+    value = task.constant_loss()
     curvature = value / task.target.spread**2
     ratio = curvature_ratio(curvature, task.data.mass, task.data.norms2, l2)
     if task.is_wide and (task.has("coef") or not 0 < ratio <= LARGEST_KINK_RATIO):
@@ -276,13 +275,28 @@ class KinkRun:
         That is the size of their gradients, kinks rounded over a width of the distance
         that rows have from them: those that may yet cross one count, too.
         """
-        z, (low, high) = self._predict(v), self._ends
-        beyond = np.maximum(low - z, z - high)
-        losses = np.maximum(beyond, 0)
-        width = FIRST_WIDTH * math.sqrt(np.mean(losses**2))
-        slopes = np.clip(1 + beyond / max(width, 1e-300), LEAST_ROUNDED, 1)
-        value = mass @ losses + self.task.penalty.l2 / 2 * v[:-1] @ v[:-1]
-        return mass * slopes * np.sqrt(self.task.data.norms2 + 1), value
+        task, (low, high) = self.task, self._ends
+        n, blocks, norms2 = task.n_samples, task.data.blocks, task.data.norms2
+        # First how far rows are beyond their kinks, then their chances.
+        found = np.empty(n)
+
+        def look(X, part):
+            z = X.dot(v[:-1]) + v[-1]
+            beyond = np.maximum(low[part] - z, z - high[part], out=found[part])
+            losses = np.maximum(beyond, 0)
+            return losses @ losses, mass[part] @ losses
+
+        squares, value = np.sum(list(blocks.map(look)), axis=0)
+        width = max(FIRST_WIDTH * math.sqrt(squares / n), 1e-300)
+
+        def weigh(X, part):
+            slopes = np.clip(1 + found[part] / width, LEAST_ROUNDED, 1)
+            slopes *= np.sqrt(norms2[part] + 1)
+            np.multiply(slopes, mass[part], out=found[part])
+
+        for _ in blocks.map(weigh):
+            pass
+        return found, value + task.penalty.l2 / 2 * v[:-1] @ v[:-1]
 
     def solve(self, rows, variates, is_near=False):
         """Go on by Newton's method, with these rows in play and variates of all.
@@ -315,7 +329,7 @@ class KinkRun:
             # With the rows that are not on the line of their variate.
             rows = np.union1d(rows, np.flatnonzero(variates != self._slopes(v)))
 
-    @property
+    @cached_property
     def _ends(self):
         """Where the losses of all rows are flat."""
         return self.task.loss.flat_ends(self.task.target.numbers())

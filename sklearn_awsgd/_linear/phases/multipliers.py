@@ -4,8 +4,8 @@ A loss with kinks is made smooth by a multiplier for each row, close to its deri
 at the optimum (``smooth_losses`` in ``_kernels/_multipliers.pyx``). With the right ones
 the minimum is that of the loss with its kinks, over whatever width these are rounded;
 so, unlike a rounding that must become sharper and sharper, few widths are enough. Each
-is solved by Newton's method, whose curvature is that of the rows next to a kink, and the
-derivatives there are the next multipliers (the method of multipliers, which is a
+is solved by Newton's method, whose curvature is that of the rows next to a kink, and
+the derivatives there are the next multipliers (the method of multipliers, which is a
 proximal point method of the dual).
 
 Constants were chosen on w8a, mammography, "heavy tails" and diabetes of
@@ -34,6 +34,8 @@ NEAR_PER_COLUMN = 60
 LITTLE = 3.0
 SHRINKING = 3
 FEW_STEPS = 2
+# Distances from a kink that are compared, at most.
+MOST_DISTANCES = 2**17
 # How well one width is solved, relative to what the next multipliers will gain.
 SHARE_OF_GAIN = 0.1
 # Rows of a curvature sample for each column; the cost of a step is that of the sample.
@@ -285,16 +287,33 @@ def begin_near(play, v, tol):
     over it would matter less than the tolerance. The multipliers are the derivatives
     when that is done.
     """
-    z, (low, high) = play.predict(v), play.ends
-    beyond = np.maximum(np.maximum(low - z, z - high), 0.0)
-    little = LITTLE * tol * (play.mass @ beyond) / max(play.mass @ (beyond > 0), 1e-300)
-    distances = np.minimum(np.abs(z - low), np.abs(z - high))
+    z, (low, high), mass = play.predict(v), play.ends, play.mass
+    distances, blocks = np.empty(play.n_rows), play.sums.blocks
+
+    def look(X, part):
+        below, above = low[part] - z[part], z[part] - high[part]
+        np.minimum(np.abs(below), np.abs(above), out=distances[part])
+        beyond = np.maximum(np.maximum(below, above), 0.0)
+        return mass[part] @ beyond, mass[part] @ (beyond > 0)
+
+    loss, share = np.sum(list(blocks.map(look)), axis=0)
     n_near = min(NEAR_PER_COLUMN * play.sums.n_columns, play.n_rows - 1)
-    width = max(np.partition(distances, n_near)[n_near], little, 1e-300)
+    # Of very many rows, every so many tell as much.
+    step = -(-play.n_rows // MOST_DISTANCES)
+    near = np.partition(distances[::step], n_near // step)[n_near // step]
+    width = max(near, LITTLE * tol * loss / max(share, 1e-300), 1e-300)
     a, nothing = np.empty(play.n_rows), np.zeros(play.n_rows)
-    smooth_losses(play.ends, play.mass, nothing, z, width, a)
-    # Those of both sides of a kink tell the curvature ahead better than those of one.
-    return MultiplierStart(v, z, a, width, (distances <= width) / 2)
+    curved = np.empty(play.n_rows)
+
+    def smooth(X, part):
+        ends = low[part], high[part]
+        smooth_losses(ends, mass[part], nothing[part], z[part], width, a[part])
+        # Those of both sides of a kink tell the curvature ahead better than one side.
+        np.divide(distances[part] <= width, 2, out=curved[part])
+
+    for _ in blocks.map(smooth):
+        pass
+    return MultiplierStart(v, z, a, width, curved)
 
 
 def minimize_with_multipliers(play, start, goal, run, rng):

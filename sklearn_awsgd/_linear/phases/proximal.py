@@ -25,6 +25,8 @@ MAX_SWEEPS = 1000
 # sets: with offset features, sweeps alone creep.
 SWEEPS_BEFORE_FACES = 100
 MOST_FACES = 10
+# Relative suboptimality that certifies that an exact solution is one.
+SOLVED = 1e-10
 # Curvature of a feature that rounding leaves where its mean is taken off, relatively.
 LEAST_CENTERED = 1e-12
 
@@ -85,7 +87,9 @@ class ProximalDirection(Direction):
         self.by_faces = cheap and not self.exact
         self.goal = descent.ROUNDING if self.exact else tol
         self.n_rows = descent.first_sample_size(objective, cheap)
-        self.floor, self.left, self._lasting = 0.0, np.inf, None
+        self.floor, self.left = 0.0, np.inf
+        # A curvature that stays, and whether its model was minimised exactly.
+        self._lasting, self._is_solved = None, False
         objective.expect_curvature(self.n_rows, rng, self.floor)
 
     def evaluate(self, v):
@@ -93,8 +97,10 @@ class ProximalDirection(Direction):
 
     def propose(self, here, trail):
         scale = max(abs(here.value), 1e-300)
-        if here.gap <= self.goal * scale:
-            return Proposal(np.zeros_like(here.v), 0.0, scale, here.gap, here.gap)
+        # A model that was the objective and solved exactly leaves rounding only.
+        goal = max(self.goal, SOLVED) if self._is_solved else self.goal
+        if here.gap <= goal * scale:
+            return Proposal(np.zeros_like(here.v), 0.0, scale, 0.0, here.gap)
         step, last_gain = self._minimize_model(here)
         slope = here.gradient @ step
         if self.alpha_l1 > 0:
@@ -140,6 +146,7 @@ class ProximalDirection(Direction):
             if not self.exact and (last_gain == 0 or not self.by_faces):
                 break
             if self._polish(hessian, here, step):
+                self._is_solved = self._lasting is not None
                 return step, 0.0
             if self.exact:
                 break
