@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from helpers import SMOOTH_LOSSES
 from scipy import sparse
+from sklearn_awsgd._kernels._batch import add_weighted_rows
 from sklearn_awsgd._kernels._losses import EpsilonInsensitive
+from sklearn_awsgd._kernels._rows import Rows
 
 from sklearn_awsgd import AWSGDClassifier, AWSGDRegressor
 from sklearn_awsgd._linear import blocks as _blocks
@@ -90,6 +92,30 @@ def test_a_pass_as_numpy_has_it(layout, n_features, rng):
     # They are as exact as the rows.
     assert curvatures.dtype == X.dtype
     np.testing.assert_allclose(curvatures, p * (1 - p), rtol=rounding(X, 1e-10))
+
+
+@each_layout
+@pytest.mark.parametrize("n_features", [1, 6, 100, 513])
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.3, 1.0])
+def test_weighted_rows_as_numpy_adds_them(layout, n_features, share, rng):
+    """Whether most rows of a block have weights, or hardly any."""
+    X = make_rows(rng, layout, 300, n_features)
+    dense = X.toarray() if sparse.issparse(X) else X
+    weights = rng.standard_normal(300) * (rng.random(300) < share)
+    before = rng.standard_normal(n_features)
+    total = before.copy()
+    add_weighted_rows(Rows(X), weights, total)
+    np.testing.assert_allclose(total, before + weights @ dense, atol=1e-11)
+
+
+@each_layout
+def test_rows_without_weight_are_not_looked_at(layout, rng):
+    X = make_rows(rng, layout)
+    values = X.data if sparse.issparse(X) else X.ravel()
+    values[...] = np.nan
+    total = np.zeros(X.shape[1])
+    add_weighted_rows(Rows(X), np.zeros(100), total)
+    assert (total == 0).all()
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e-10, 1e25])

@@ -272,6 +272,22 @@ def test_memory_mapped_read_only_data(imbalanced, seed, tmp_path):
     np.testing.assert_array_equal(clf.coef_, classifier(seed).fit(X, y).coef_)
 
 
+def test_classes_of_equal_scores_tie_whatever_the_other_rows(rng):
+    """Rounding of products, which depends on how many rows there are, has no say."""
+    X = rng.standard_normal((60, 5))
+    clf = AWSGDClassifier().fit(X, np.arange(60) % 3)
+    # The last two classes are the same, but for the order of their sums.
+    clf.coef_[1] = clf.coef_[2] = rng.standard_normal(5)
+    clf.coef_[0] -= 100 * clf.coef_[1]
+    clf.intercept_[1:] = 0.1
+    expected = clf.predict(X)
+    assert set(expected) == {0, 1}
+    clf.coef_[2] *= 1 + 4 * np.finfo(np.float64).eps
+    np.testing.assert_array_equal(clf.predict(X), expected)
+    alone = [clf.predict(row)[0] for row in X[:, None]]
+    np.testing.assert_array_equal(alone, expected)
+
+
 def through_joblib(clf):
     buffer = io.BytesIO()
     joblib.dump(clf, buffer)

@@ -244,14 +244,12 @@ class NoBound:
         self.points.append((value, mean))
 
 
-@pytest.mark.parametrize("fit_intercept", [False, True])
-def test_rows_in_play_with_the_lines_of_all_others(fit_intercept):
-    X, y = rare(3000, 4)
-    model = AWSGDClassifier("hinge", alpha=1e-3, fit_intercept=fit_intercept)
-    found = {}
+def task_of(model, X, y):
+    """Return the task of a model when Newton's method begins."""
+    found = []
 
     def keep(task, rows, variates):
-        found.update(task=task, variates=variates)
+        found.append(task)
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
@@ -259,7 +257,14 @@ def test_rows_in_play_with_the_lines_of_all_others(fit_intercept):
         patch.setattr(kink_steps, "NEWTON_PASSES", 0)
         with pytest.raises(KeyboardInterrupt):
             model.fit(X, y)
-    task, n = found["task"], len(y)
+    return found[0]
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_rows_in_play_with_the_lines_of_all_others(fit_intercept):
+    X, y = rare(3000, 4)
+    model = AWSGDClassifier("hinge", alpha=1e-3, fit_intercept=fit_intercept)
+    task, n = task_of(model, X, y), len(y)
     v = np.append(task.parameters()[:-1], -0.9 if fit_intercept else 0.0)
     z = X @ v[:-1] + v[-1]
     sign = np.where(y, 1.0, -1.0)
@@ -280,6 +285,35 @@ def test_rows_in_play_with_the_lines_of_all_others(fit_intercept):
     # What every dual point is: no more than the objective anywhere.
     for value, mean in bounds[0] + bounds[1]:
         assert value - mean @ mean / (2 * 1e-3) <= exact
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("n_curved", [0, 1, 200, 1000])
+@pytest.mark.parametrize("form", [np.ascontiguousarray, sparse.csr_array])
+def test_conjugate_gradients_take_newtons_step(form, n_curved, fit_intercept, rng):
+    X, y = rare(3000, 12)
+    X[np.abs(X) < 1] = 0
+    model = AWSGDClassifier("hinge", alpha=1e-4, fit_intercept=fit_intercept)
+    play = RowsInPlay(task_of(model, form(X), y), np.arange(3000), np.zeros(3000))
+    curved = np.arange(3000) < n_curved
+    here = SimpleNamespace(c=np.zeros(3000), gradient=rng.standard_normal(13))
+    here.gradient[-1] *= fit_intercept and n_curved > 0
+    width = 0.3
+    ours = play._conjugate_step(here, curved / width)
+    theirs = play.newton_step(here, width, rng, curved.astype(float))
+    gains = [
+        -(here.gradient @ step) - step @ curvature(X, curved, width, step) / 2
+        for step in (ours, theirs)
+    ]
+    assert gains[1] * 0.98 <= gains[0] <= gains[1] * (1 + 1e-9)
+    if n_curved == 0:
+        assert_allclose(ours, theirs, atol=1e-9)
+
+
+def curvature(X, curved, width, step):
+    """The product of a step and the curvature of a penalty of 1e-4 and curved rows."""
+    moves = curved * (X @ step[:-1] + step[-1]) / (width * len(X))
+    return np.append(X.T @ moves + 1e-4 * step[:-1], moves.sum())
 
 
 @pytest.mark.parametrize("tol", [1e-2, 1e-3, 1e-4, 1e-6])
@@ -485,6 +519,16 @@ def test_the_last_record_is_of_the_coefficients_returned(n, tol, seed):
         assert_allclose(model.history_["objective"][-1], value, rtol=1e-12)
         gap = model.history_["duality_gap"][-1]
         assert_allclose(gap, model.duality_gap_[0], atol=1e-15)
+
+
+@pytest.mark.parametrize("max_iter", [5, 9, 14])
+def test_sweeps_of_one_call_are_no_more_than_are_left(max_iter):
+    """Of few rows, several sweeps are one call."""
+    X, y = rare(100, 4)
+    model = AWSGDClassifier("perceptron", tol=1e-9, max_iter=max_iter, random_state=0)
+    with pytest.warns():
+        model.fit(X, y)
+    assert model.n_iter_ <= max_iter
 
 
 def test_passes_run_out():

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import ElasticNet, LogisticRegression
+from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
 from sklearn_awsgd._kernels._columns import (
     combine,
     correlate,
@@ -234,6 +234,19 @@ def test_bound_of_the_best_scale(mean, l1, l2, value, spare):
     # No better than the best: it is a bound. Between the scales tried the slope is at
     # most that at zero.
     assert ours <= best + 1e-3 * (abs(value) + spare) + 1e-9
+
+
+@pytest.mark.parametrize("alpha", [1e-3, 0.03, 0.3])
+def test_least_squares_of_few_features_are_solved_once(alpha, rng):
+    """The second pass certifies it, and nothing is solved again."""
+    X = rng.standard_normal((500, 6)) + 3
+    y = X[:, 0] - X[:, 1] + rng.standard_normal(500)
+    y = (y - y.mean()) / y.std()
+    model = AWSGDRegressor(penalty="l1", alpha=alpha, tol=1e-6).fit(X, y)
+    lasso = Lasso(alpha=alpha, tol=1e-14, max_iter=100_000).fit(X, y)
+    assert_allclose(model.coef_, lasso.coef_, atol=1e-8)
+    assert model.n_iter_ == 2
+    assert model.duality_gap_[0] <= 1e-10
 
 
 LOSSES = {

@@ -1,7 +1,7 @@
 """Losses with kinks and an l2 penalty: dual steps, then Newton's method.
 
 Dual steps (:class:`~sklearn_awsgd._kernels._kinks.KinkSteps`) are exact along each row
-and need no rounding. The first rows are drawn by what is learned of them; then sweeps
+and need no rounding. A few rows are drawn by what is learned of them; then sweeps
 set aside the rows that have nothing to say, and stop by the duality gap of the rows as
 they are met. A pass over all rows tells how far that is true. Where sweeps become slow,
 the rows that were not set aside are solved by Newton's method with multipliers. Of rows
