@@ -373,6 +373,47 @@ FOUND = [
         penalty=None,
         tol=1e-8,
     ),
+    # Nearly separable without a penalty: by a curvature of some steps ago next to
+    # nothing was left, when 7 % were.
+    *(
+        Case(
+            seed=600,
+            n_rows=n_rows,
+            n_columns=400,
+            n_classes=2,
+            share=0.1,
+            density=0.02,
+            columns="doubled",
+            dtype="float32",
+            layout="unsorted",
+            weights="whole",
+            noise=0.1,
+            loss="log_loss",
+            penalty=None,
+            fit_intercept=False,
+            sampler="uniform",
+            tol=0.01,
+            max_iter=200,
+        )
+        for n_rows in (448, 600)
+    ),
+    # Coefficients whose squares overflowed were multiplied with no penalty.
+    Case(
+        seed=29078,
+        n_rows=403,
+        n_columns=300,
+        n_classes=3,
+        share=0.3,
+        density=0.02,
+        columns="constant",
+        dtype="float32",
+        layout="csc",
+        weights="gamma",
+        loss="multinomial",
+        penalty=None,
+        alpha=10.0,
+        tol=1e-05,
+    ),
 ]
 
 

@@ -521,6 +521,23 @@ def test_the_last_record_is_of_the_coefficients_returned(n, tol, seed):
         assert_allclose(gap, model.duality_gap_[0], atol=1e-15)
 
 
+@pytest.mark.parametrize("d", [8, 20])
+def test_predictions_that_are_all_the_same_are_not_near_the_optimum(d):
+    """Of some drawn rows the best may be a constant, which is a kink of most others."""
+    X, y = rare(20_000, d)
+    sign = np.where(y, 1.0, -1.0)
+
+    def value(tol, seed):
+        model = AWSGDClassifier("hinge", tol=tol, random_state=seed).fit(X, y)
+        losses = np.maximum(1 - sign * model.decision_function(X), 0)
+        return losses.mean() + model.alpha / 2 * np.sum(model.coef_**2)
+
+    best = value(1e-8, 0)
+    for tol in (1e-2, 1e-3):
+        for seed in range(12):
+            assert value(tol, seed) <= (1 + tol) * best
+
+
 @pytest.mark.parametrize("max_iter", [5, 9, 14])
 def test_sweeps_of_one_call_are_no_more_than_are_left(max_iter):
     """Of few rows, several sweeps are one call."""

@@ -65,7 +65,9 @@ class SoftmaxObjective(Objective):
         gradient, loss, spreads = self.sums.evaluate(v)
         V = v.reshape(gradient.shape)
         W = V[:, :-1]
-        value, gap = loss + self.alpha / 2 * np.vdot(W, W), np.inf
+        value, gap = loss, np.inf
+        if self.alpha > 0:
+            value += self.alpha / 2 * np.vdot(W, W)
         if self.alpha > 0 or self.alpha_l1 > 0:
             self.mix_dual(*self._dual_point(V, loss, gradient))
             gap = value + self.alpha_l1 * np.abs(W).sum() - self._bound(*self._dual)

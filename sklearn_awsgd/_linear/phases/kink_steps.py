@@ -66,7 +66,7 @@ NEWTON_PASSES = 25
 # Numbers that a pass looks at in the time of the calls of a Newton step; and what this
 # step costs at most, in passes, where there are no sweeps.
 NEWTON_CALLS = 100_000
-CHEAP_NEWTON_STEP = 1.5
+CHEAP_NEWTON_STEP = 2.0
 # Rows next to a kink for each column, about, where a search ends.
 CURVED_PER_COLUMN = 2
 # Where rows are far more than columns, those that are drawn to begin with, for each

@@ -12,12 +12,13 @@ from sklearn_awsgd._solver.stopping import AdaptiveRate, StopRule, ValidationSto
 from sklearn_awsgd._spaces import ProblemView, RowSpace
 
 # First draws of learning_rate="auto": at least, for each parameter, and as a share of
-# the rows; never more than one pass. Chosen on mammography, w8a, a9a, cover_2v4 and
-# generated sets of 5,000 to 1,000,000 rows: fewer cost exact passes, which take more.
+# the rows; never more than one pass. Chosen on mammography, w8a, a9a, cover_2v4,
+# "heterogeneous" of bench_time_to_optimum.py, digits, breast_cancer and generated sets
+# of 500 to 1,000,000 rows: fewer cost exact passes, which take more.
 # Softmax regression has a share alone: its exact passes are matrix products, in which a
 # row takes an eighth of the time of a draw (mnist).
-FEWEST_DRAWS = 2_000
-DRAWS_PER_PARAMETER = 30
+FEWEST_DRAWS = 500
+DRAWS_PER_PARAMETER = 20
 SHARE_DRAWN_FIRST = 1 / 32
 SHARE_OF_SOFTMAX = 1 / 16
 
