@@ -375,29 +375,30 @@ def test_drawn_rows_stand_for_all(weighted, monkeypatch):
     assert abs(np.mean(found) - expected) < 5 * error
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     is_class=st.booleans(),
+    noise=st.sampled_from([0.2, 2.0, 10.0]),
     offset=st.sampled_from([0.0, -2.0, -4.0]),
     alpha=st.floats(-6, -1),
     tol=st.floats(-4, -1),
     weighted=st.booleans(),
 )
 def test_estimates_of_far_more_rows_than_columns(
-    seed, is_class, offset, alpha, tol, weighted
+    seed, is_class, noise, offset, alpha, tol, weighted
 ):
     """Where nothing can be told of a rare class, most rows lie on a kink."""
     rng = np.random.default_rng(seed)
-    n, d = int(rng.integers(500, 4000)), int(rng.integers(1, 10))
+    n, d = int(rng.integers(500, 12_000)), int(rng.integers(1, 30))
     X, alpha, tol = rng.normal(size=(n, d)), 10**alpha, 10**tol
     z = X @ rng.normal(size=d) / np.sqrt(d)
     weight = rng.lognormal(size=n) if weighted else None
     if is_class:
-        y = np.where(z + 2 * rng.logistic(size=n) + offset > 0, 1.0, -1.0)
+        y = np.where(z + noise * rng.logistic(size=n) + offset > 0, 1.0, -1.0)
         y[:2] = -1, 1
     else:
-        y = z + rng.standard_t(2, size=n)
+        y = z + noise * rng.standard_t(2, size=n)
 
     def fit(tol, cheap):
         kind = AWSGDClassifier if is_class else AWSGDRegressor
@@ -536,6 +537,31 @@ def test_predictions_that_are_all_the_same_are_not_near_the_optimum(d):
     for tol in (1e-2, 1e-3):
         for seed in range(12):
             assert value(tol, seed) <= (1 + tol) * best
+
+
+def test_no_estimate_is_believed_while_most_rows_lie_next_to_a_kink():
+    """Of features with offsets, whose best model is hardly more than a constant."""
+    rng = np.random.default_rng(1)
+    n, d = int(10 ** rng.uniform(3, 4.9)), int(rng.integers(1, 41))
+    X = rng.standard_normal((n, d))
+    rng.integers(5)
+    X = X * 10 ** rng.uniform(-1.5, 1.5, d) + 3 * rng.standard_normal(d)
+    w = rng.standard_normal(d) / np.sqrt(d) / X.std(axis=0)
+    z = 10 ** rng.uniform(-1, 1.2) * (X - X.mean(axis=0)) @ w
+    # The state of the stream in which this was found.
+    rng.random(2), rng.integers(2, 5), rng.random(), rng.integers(3), rng.random(2)
+    least = np.quantile(z + rng.logistic(size=n), 1 - 0.19207378488463087)
+    sign = np.where(z + rng.logistic(size=n) > least, 1.0, -1.0)
+    rows, alpha = sparse.csr_array(X), 1.3737641666623042e-3
+
+    def value(tol, seed):
+        model = AWSGDClassifier("hinge", alpha=alpha, tol=tol, random_state=seed)
+        losses = np.maximum(1 - sign * model.fit(rows, sign).decision_function(X), 0)
+        return losses.mean() + alpha / 2 * np.sum(model.coef_**2)
+
+    best = value(1e-9, 0)
+    for seed in range(6):
+        assert value(1e-4, seed) <= (1 + 1e-4) * best
 
 
 @pytest.mark.parametrize("max_iter", [5, 9, 14])

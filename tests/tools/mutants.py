@@ -55,6 +55,60 @@ class Mutant:
 MUTANTS = [
     # Kernels.
     Mutant(
+        "certificates: what is spared is not scaled",
+        "spare += scale[j] * scale[j] * sums[j, 2]",
+        "spare += scale[j] * sums[j, 2]",
+        "test_newton.py",
+    ),
+    Mutant(
+        "certificates: all of what is spared counts",
+        "return s * value + s * (1 - s) * spare\n\n\n",
+        "return s * value + s * spare\n\n\n",
+        "test_working_set.py",
+    ),
+    Mutant(
+        "passes: a row with a weight is forgotten",
+        "n_there += weights[start + k] != 0.0",
+        "n_there += weights[start + k] > 0.0",
+        "test_blocks.py",
+    ),
+    Mutant(
+        "columns: sweeps end where slopes cost far more",
+        "worst * model.norm <= gain",
+        "worst <= gain",
+        "test_working_set.py",
+    ),
+    Mutant(
+        "kinks: rows that were set aside are lost",
+        "self.room[n_marked] = -1 - i",
+        "self.room[n_marked] = -i",
+        "test_kink_steps.py",
+    ),
+    Mutant(
+        "kinks: estimates are believed where most rows have curvature",
+        "MOST_CURVED = 1 / 3",
+        "MOST_CURVED = 1.0",
+        "test_kink_steps.py",
+    ),
+    Mutant(
+        "kinks: a constant of some rows is near",
+        "LEAST_SPREAD = 0.05",
+        "LEAST_SPREAD = 0.0",
+        "test_kink_steps.py",
+    ),
+    Mutant(
+        "descent: old curvatures are believed without a penalty",
+        "fallen = BARELY_FALLEN",
+        "pass",
+        "test_fuzz.py",
+    ),
+    Mutant(
+        "classes: rounding breaks ties",
+        "ROUNDING_OF_SCORES = 100",
+        "ROUNDING_OF_SCORES = 0",
+        "test_classifier.py",
+    ),
+    Mutant(
         "loop: the weight is not 1/q",
         "                weight = 1.0 / x.q\n",
         "                weight = 1.0\n",
@@ -290,8 +344,8 @@ MUTANTS = [
     ),
     Mutant(
         "kinks: the conjugate has one side only",
-        "return a * high if a > 0.0 else 0.0",
-        "return 0.0",
+        "return a * (a != 0.0 ? end : 0.0);",
+        "return a * (a < 0.0 ? end : 0.0);",
         "test_kink_steps.py",
     ),
     Mutant(
@@ -308,8 +362,8 @@ MUTANTS = [
     ),
     Mutant(
         "certificates: a dual point is not scaled into the l1 ball",
-        "return value * l1 / largest",
-        "return value",
+        "s = min(1.0, l1 / max(largest, l1))",
+        "s = 1.0",
         "test_working_set.py",
     ),
     Mutant(
@@ -517,8 +571,8 @@ MUTANTS = [
     ),
     Mutant(
         "conjugate: the mean is not taken off",
-        "        return product - (self._mean @ p) * self._mean + self.alpha * p\n",
-        "        return product + self.alpha * p\n",
+        "product -= self.total * (self.center @ p) * self.center",
+        "product -= 0.0",
         "test_conjugate.py",
     ),
     Mutant(

@@ -64,6 +64,10 @@ TRUST = 2.0
 # than this share of what was promised.
 LEAST_LENGTH = 0.5
 SHARE_LEFT = 0.2
+# And as long as no more of all rows have curvature: where most lie next to a kink, as
+# about a constant, they leave it one after the other, and take their curvature along.
+# Chosen on the generated rows of tests/test_kink_steps.py.
+MOST_CURVED = 1 / 3
 MOST_ALONG_STEP = 60
 # Sets of multipliers, and steps for each.
 MOST_WIDTHS = 60
@@ -222,7 +226,7 @@ class RowsInPlay:
     def newton_step(self, here, width, rng, curved=None):
         """Return Newton's step."""
         if curved is None:
-            curved = (np.abs(here.c) < 1) & (here.c != 0)
+            curved = is_curved(here.c)
         if self._solves_by_gradients(np.count_nonzero(curved)):
             return self._conjugate_step(here, curved / width)
         most = max(CURVATURE_ROWS_PER_COLUMN * self.sums.n_columns, 1000)
@@ -257,6 +261,11 @@ class RowsInPlay:
                 break
         b = -slope / max(system.total, 1e-300) - system.center @ steps.w
         return np.append(steps.w, b if self.fit_intercept else 0.0)
+
+
+def is_curved(c):
+    """Return which derivatives are those of rows next to a kink."""
+    return (np.abs(c) < 1) & (c != 0)
 
 
 def curvature_cost(n_columns, per_row, n_curved):
@@ -375,7 +384,11 @@ def minimize_with_multipliers(play, start, goal, run, rng):
             step = play.newton_step(here, width, rng, curved)
             curved = None
             left = -(here.gradient @ step) / 2
-            if before is not None and left <= SHARE_LEFT * before[1]:
+            if (
+                before is not None
+                and left <= SHARE_LEFT * before[1]
+                and np.count_nonzero(is_curved(here.c)) <= MOST_CURVED * play.n_rows
+            ):
                 below = here.smooth - _trust(before, here, left) * left
                 run.estimate(below)
                 if best.value - below <= enough:
