@@ -397,6 +397,27 @@ FOUND = [
         )
         for n_rows in (448, 600)
     ),
+    # Damped models promised next to nothing, and now and then a step gained little.
+    Case(
+        seed=88,
+        n_rows=88,
+        n_columns=60,
+        n_classes=3,
+        share=0.5,
+        density=0.1,
+        columns="spread",
+        dtype="float32",
+        layout="strided",
+        weights="whole",
+        noise=0.1,
+        loss="multinomial",
+        penalty="l1",
+        alpha=1e-05,
+        fit_intercept=False,
+        sampler="uniform",
+        tol=0.01,
+        max_iter=200,
+    ),
     # Coefficients whose squares overflowed were multiplied with no penalty.
     Case(
         seed=29078,

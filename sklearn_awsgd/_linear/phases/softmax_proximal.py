@@ -7,7 +7,13 @@ coefficients become exactly zero.
 import numpy as np
 
 from sklearn_awsgd._kernels._models import SoftmaxModel
-from sklearn_awsgd._linear.phases.descent import CHEAP, ROUNDING, Direction, Proposal
+from sklearn_awsgd._linear.phases.descent import (
+    CHEAP,
+    ROUNDING,
+    STILL,
+    Direction,
+    Proposal,
+)
 
 # Numbers in the rows that the curvature is taken from.
 NUMBERS_IN_SAMPLE = 20_000_000
@@ -67,6 +73,9 @@ class SoftmaxProximalDirection(Direction):
         scale = max(abs(here.value), 1e-300)
         sure = solved and self.precision < SURE_PRECISION and self.is_off_lines
         sure = sure or trail.rest(1) <= self.goal * scale
+        if self.damping > LEAST_SHARE:
+            # Damped steps promise less than there is, and some of them gain little.
+            sure = trail.stands_still(self.tol * scale, STILL)
         bound = min(-MARGIN * slope if sure else np.inf, here.gap)
         return Proposal(step, slope, scale, bound, bound)
 
