@@ -19,9 +19,11 @@ CURVATURE_PATIENCE = 2
 # After so many samples of one size that were slow all the same, it is too small too.
 MOST_REFRESHED = 3
 # The suboptimality over its estimate is taken to be the largest seen in so many steps,
-# and no less than LEAST_RATIO.
+# and no less than LEAST_RATIO; more where the curvature of the loss jumps. The latter
+# was chosen on w8a.
 N_RATIOS = 3
 LEAST_RATIO = 2.0
+LEAST_RATIO_OF_JUMPS = 3.0
 # Times the margin of the estimate, how many times as high the objective was where a
 # curvature was sampled that is stale.
 FALLEN = 1.5
@@ -147,7 +149,8 @@ class NewtonDirection(Direction):
         elif self.objective.has_jumps and self._needs_certificate(here, 2):
             left = np.inf
         elif self.left > 0:
-            left = max(LEAST_RATIO, *self.ratios[-N_RATIOS:]) * self.left
+            least = LEAST_RATIO_OF_JUMPS if self.objective.has_jumps else LEAST_RATIO
+            left = max(least, *self.ratios[-N_RATIOS:]) * self.left
         else:
             left = 0.0
         if not self.objective.sharp and not trail.stands_still(
