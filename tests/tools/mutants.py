@@ -86,8 +86,8 @@ MUTANTS = [
     ),
     Mutant(
         "kinks: estimates are believed where most rows have curvature",
-        "MOST_CURVED = 1 / 3",
-        "MOST_CURVED = 1.0",
+        "LARGEST_SHARE_CURVED = 1 / 3",
+        "LARGEST_SHARE_CURVED = 1.0",
         "test_kink_steps.py",
     ),
     Mutant(

@@ -67,7 +67,7 @@ SHARE_LEFT = 0.2
 # And as long as no more of all rows have curvature: where most lie next to a kink, as
 # about a constant, they leave it one after the other, and take their curvature along.
 # Chosen on the generated rows of tests/test_kink_steps.py.
-MOST_CURVED = 1 / 3
+LARGEST_SHARE_CURVED = 1 / 3
 MOST_ALONG_STEP = 60
 # Sets of multipliers, and steps for each.
 MOST_WIDTHS = 60
@@ -387,7 +387,8 @@ def minimize_with_multipliers(play, start, goal, run, rng):
             if (
                 before is not None
                 and left <= SHARE_LEFT * before[1]
-                and np.count_nonzero(is_curved(here.c)) <= MOST_CURVED * play.n_rows
+                and np.count_nonzero(is_curved(here.c))
+                <= LARGEST_SHARE_CURVED * play.n_rows
             ):
                 below = here.smooth - _trust(before, here, left) * left
                 run.estimate(below)
