@@ -98,7 +98,8 @@ class ProximalDirection(Direction):
     def propose(self, here, trail):
         scale = max(abs(here.value), 1e-300)
         # A model that was the objective and solved exactly leaves rounding only.
-        goal = max(self.goal, SOLVED) if self._is_solved else self.goal
+        enough = min(SOLVED, self.tol) if self._is_solved else 0.0
+        goal = max(self.goal, enough)
         if here.gap <= goal * scale:
             return Proposal(np.zeros_like(here.v), 0.0, scale, 0.0, here.gap)
         step, last_gain = self._minimize_model(here)
